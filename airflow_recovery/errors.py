@@ -252,7 +252,7 @@ class PagesDisagree(JournalError):
 class ReadingStopped(RecoveryError):
     """The API server's process for a large run was stopped: it took too long, or needed too much memory.
 
-    What it was to change may be changed in part, as by any process that is killed: look again, and ask again.
+    A change may be incomplete, as after the kill of any process: look at the run again, and repeat the change.
     """
 
 

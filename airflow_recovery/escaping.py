@@ -1,4 +1,4 @@
-"""Text of others made safe for the place that shows it: one function for each place.
+"""Escape untrusted text for the place that shows it, with one function for each place.
 
     one_line        a line of a log, or a part of a line on a terminal
     for_terminal    a whole answer on a terminal; its line ends stay
@@ -30,18 +30,18 @@ _NOTE_MARKUP = re.compile(r"(?<=\])\(|(?<!\\)<")
 
 
 def one_line(text: str) -> str:
-    r"""Return ``text`` without line ends, and with every character that shows nothing as its escape.
+    r"""Return ``text`` without line ends, and with each invisible character replaced by its escape.
 
-    So no part of it looks like another line of a log or a table. Spaces beside each other become one space.
+    So no part of ``text`` looks like another line of a log or a table. Spaces beside each other become one space.
     """
     return for_terminal(" ".join(text.split()))
 
 
 def for_terminal(text: str) -> str:
-    r"""Return ``text`` with every character that shows nothing as its escape: ``\x1b`` for one that begins a command.
+    r"""Return ``text`` with each invisible character replaced by its escape, such as ``\x1b``.
 
-    A terminal obeys those: it would rename its window, rub lines out, or write from right to left. Line ends and tabs
-    stay.
+    A terminal would obey such characters: it would rename its window, erase lines, or write from right to left. Line
+    ends and tabs stay.
     """
     return _NOT_PLAIN.sub(lambda match: _shown(match[0]), text)
 
@@ -59,7 +59,7 @@ def for_markdown(text: str) -> str:
 def for_note(text: str) -> str:
     """Return ``text`` as one line in which Airflow's pages show no link under another name, no image and no HTML.
 
-    Other markup stays, since notes are read as plain text as well. The result of a result is the same.
+    Other markup stays, since notes are read as plain text as well. Escaping twice gives the same text.
     """
     return _NOTE_MARKUP.sub(r"\\\g<0>", one_line(text))
 

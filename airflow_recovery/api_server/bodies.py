@@ -68,7 +68,10 @@ async def _whole(request: Request, user: str) -> bytes:
                 if size > MAX_BYTES:
                     raise HTTPException(413, f"Expected a body of at most {MAX_BYTES} bytes, found more.")
                 if _arriving[user] > MAX_BYTES_OF_A_USER:
-                    detail = f"Bodies of {MAX_BYTES_OF_A_USER} bytes of yours are on their way: ask again in a moment."
+                    detail = (
+                        f"Expected at most {MAX_BYTES_OF_A_USER} bytes at the same time in all your requests, found "
+                        "more. Try again in a moment."
+                    )
                     raise HTTPException(503, detail, headers={"Retry-After": str(math.ceil(MAX_S))})
                 parts.append(part)
     except TimeoutError:

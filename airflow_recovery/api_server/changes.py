@@ -52,7 +52,7 @@ def apply_kept_plan(
     now = prepared_of(access, view, asked_by(seen.plan.request, who), observation)
     if not now.can_run:
         return AppliedPlan(
-            refusal=f"{now.plan.request.text()}: what is only supposed can't be done. Ask for a restart."
+            refusal=f"{now.plan.request.text()}: a plan with assumptions can't be applied. Plan a restart."
         )
     changed = changes(seen, now, observation)
     if changed:

@@ -37,7 +37,7 @@ _MOST_LARGE_RUNS = 1000
 Audit = Callable[[Mapping[str, Any]], None]
 
 silence = Silence()
-"""Of this process."""
+"""The buckets that have timed out in this process."""
 
 
 @lru_cache(maxsize=1)
@@ -55,9 +55,9 @@ def deployment_name() -> str | None:
 def deployment_access(audit: Audit = lambda said: None, *, refuses_large: bool = False) -> Access:
     """Return the stores of this deployment for one request.
 
-    The journal belongs to this deployment, as its tasks see to it (fault 82). No more than `REQUEST_BYTES` are read
-    from it: what a person opens must not take the API server's memory. Raises `ConfigurationError` where it is another
-    one's: its runs are not ours to show under our names, or to restart.
+    The stores read at most `REQUEST_BYTES` from the journal, so that one page can't use up the API server's memory.
+    Raises `ConfigurationError` if the journal belongs to another deployment (fault 82): this API server must not show
+    or restart the runs of that deployment.
     """
     stores = HeededStores(deployment_stores(), silence)
     check_owner(stores.journal, deployment_name() or "")

@@ -108,7 +108,7 @@ class Places:
 
     def _refusal(self) -> NoPlace:
         return NoPlace(
-            f"Recovery's pages answer at most {self.room} requests at once here, {self.by_user} of a user and "
-            f"{self.by_dag} of a DAG, and no place became free: ask again in a moment.",
+            f"Recovery's pages are busy. This process answers at most {self.room} requests at the same time, "
+            f"{self.by_user} for each user and {self.by_dag} for each DAG. Try again in a moment.",
             self.wait_s,
         )

@@ -25,7 +25,7 @@ from airflow_recovery.story.what_if import Prepared, WhatIf, prepare
 
 
 class KeptPlan(BaseModel):
-    """What a page keeps of a plan, and sends back to have it done."""
+    """The part of a plan that a page keeps, and sends back to apply the plan."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -132,7 +132,7 @@ def _declared_otherwise(view: RunView, prepared: Prepared, otherwise: Mapping[st
 
 
 def _not_asked_warnings(access: Access, view: RunView) -> list[str]:
-    """Which results nobody has looked for, and why."""
+    """Return a warning with the results that the API server did not look for, and the reason."""
     unseen = not_asked(access, view)
     if not unseen:
         return []

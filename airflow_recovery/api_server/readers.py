@@ -20,11 +20,11 @@ from airflow_recovery.api_server.reader_process import Question
 from airflow_recovery.errors import ReadingStopped, RecoveryError
 
 PROCESSES = 2
-"""That read at the same time. One more process may change a run."""
+"""The number of processes that may read at the same time. One more process may change a run."""
 MOST_S = 60.0
-"""For one answer."""
+"""The time limit of one answer."""
 MOST_BYTES = 1024 * 1024 * 1024
-"""Of memory, for one process."""
+"""The memory limit of one process."""
 
 Hear = Callable[[str, Any], Any]
 """Answers the requests of a process (`airflow_recovery.api_server.reader_process.Reader`)."""
@@ -33,7 +33,7 @@ Hear = Callable[[str, Any], Any]
 class Readers:
     """Starts a process when it is needed, and uses it again. Safe for threads.
 
-    If all processes work, `ask` waits. Readings do not have to wait here: they wait for a place before
+    If all processes are busy, `ask` waits. Readings do not have to wait here: each has already waited for a place
     (`airflow_recovery.api_server.store_routes.large_runs`).
     """
 
@@ -126,9 +126,9 @@ class _Process:
         except (EOFError, BrokenPipeError, ConnectionError):
             self._process.wait()
             raise ReadingStopped(
-                f"The process that worked on this large run has ended with exit code {self._process.returncode}. It "
-                f"may have no more than {self._most_bytes // 2**20} MiB of memory. The API server's log has its "
-                "last words. The commands of `airflow recovery` have no such limit."
+                f"The process that worked on this large run has ended with exit code {self._process.returncode}. Its "
+                f"memory limit is {self._most_bytes // 2**20} MiB. Its last output is in the API server's log. "
+                "The commands of `airflow recovery` have no such limit."
             ) from None
 
     def end(self) -> None:
@@ -146,4 +146,4 @@ def _heard(hear: Hear, kind: str, about: Any) -> tuple[bool, Any]:
 
 
 readers = Readers()
-"""Of this process."""
+"""The reader processes that this process of the API server has started."""

@@ -49,7 +49,7 @@ from airflow_recovery.story.run_view import RunView, view_run
 
 ADVISED_BY = 10
 _SEGMENTS = 2000
-"""Of event streams that are listed to notice a change of the history. A run with more has no history on the page."""
+"""How many segments of event streams are listed to notice new events. A run with more has no history on the page."""
 
 
 class LargeJournal(Exception):
@@ -132,7 +132,10 @@ def journal_of(store: ObjectStore, dag_id: str, run_key: str, group_id: str | No
 
 
 def version_of(journal: Journal, listed: Iterable[ObjectInfo], observation: Observation, *more: str | None) -> str:
-    """Changes with whatever a page shows. ``listed``: all objects of the journal but heartbeats. Caches don't count."""
+    """Return a version that changes if anything that a page shows changes. Changes of caches do not change it.
+
+    ``listed``: all objects of the journal but heartbeats.
+    """
     digest = hashlib.sha256(repr(more).encode())
     for info in listed:
         if info.key != journal.layout.snapshot:
@@ -289,14 +292,14 @@ def _group(access: Access, dag_id: str, run: KnownRun, group: str, groups: list[
         view = access.view(journal_of(access.journal, dag_id, run.run_key, group, groups))
         document = run_document(view, run_id=run.run_id, run_state=run.state, observation=run.observation)
     except JournalError as error:
-        # The others can be read: a store that gives no answer is another matter, and raised.
+        # The other groups may be readable. Errors of the store concern all groups, so they are raised.
         return GroupSummary(group, {}, 0, 0.0, " ".join(str(error).split()))
     return GroupSummary(group, document.statuses, sum(document.statuses.values()), document.saved.seconds_saved)
 
 
 @dataclass(frozen=True)
 class AdviceAnswer:
-    """Which results to write and which not, in one line; `airflow recovery advise` says the rest.
+    """One line of advice on which results to write; `airflow recovery advise` prints all of it.
 
     ``costs``: of each run that can be read, the oldest first; ``slowest`` and ``repeated``: regions over these runs.
     ``notes``: which runs can't be read, and why, each in a sentence.
@@ -345,10 +348,10 @@ def places_of(access: Access, view: RunView) -> ResultPlaces:
 
 
 def evaluation_of(access: Access, view: RunView) -> Evaluation:
-    """For one plan. What a Spark Connect server keeps is taken to be there: only tasks know how to ask it."""
+    """Evaluate the run for one plan. Assumes that cached results exist: only tasks can query their Spark server."""
     return what_if.evaluate_run(view, places_of(access, view), access.open_location, lambda manifest: None)
 
 
 def not_asked(access: Access, view: RunView) -> list[str]:
-    """The regions with a result at a location that this API server does not open, and takes to be as registered."""
+    """Return regions with a result that the API server can't look at, so that it assumes the registered state."""
     return what_if.not_asked(places_of(access, view), view)

@@ -44,6 +44,6 @@ def run(args: argparse.Namespace) -> int:
         given = f"Readers are given {turn.region}@{turn.attempt}."
         output(one_line(f"Withdrawn: {turn.text()}") if turn.is_withdrawn else given)
     if not args.off:
-        output("Other DAGs are given none of it, nor what rests on it, until a publish names a newer attempt.")
-        output("No file was deleted: who may read the store can still read them. `release` and `gc` delete files.")
+        output("Other DAGs can't read it, or results that depend on it, until a publish names a newer attempt.")
+        output("No file was deleted: readers of the store can still read the files. `release` and `gc` delete files.")
     return ExitCode.DONE

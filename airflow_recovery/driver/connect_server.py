@@ -1,6 +1,6 @@
-"""Where a run's own Spark Connect server listens, and whether it answers there: that one, and no other.
+"""Connect to a run's own Spark Connect server, and to no other server at its address.
 
-The server proves by the key of its certificate that it is the one, before it is shown the token.
+The server proves its identity by the key of its certificate before it gets the token.
 """
 
 from __future__ import annotations

@@ -111,8 +111,8 @@ def _open_believing(remote: str, certificate: bytes) -> SparkSession:
 def remote_variables(url: str, environment: Mapping[str, str]) -> Iterator[dict[str, str]]:
     """The variables with which a program, whose environment is ``environment``, uses the session at ``url``.
 
-    Its gRPC believes the certificate of ``url`` and, for what the program does besides, all that it would believe
-    without: Spark's client has no other way to be told.
+    The program's gRPC accepts the certificate of ``url``, and all certificates that it accepts anyway: the program may
+    connect to other servers, and Spark's client has no setting for one certificate.
     """
     remote, certificate = _without_certificate(url)
     if certificate is None:

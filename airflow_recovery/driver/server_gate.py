@@ -1,8 +1,9 @@
 """TLS in front of a run's own Spark, whose Connect server speaks none.
 
-The server listens on the loopback alone, on a port that the kernel gives it. The gate listens on the address that
-others know this machine by, and proves that it is the run's by a key that never leaves its process: clients know its
-certificate from the journal. It passes on what arrives for as long as it is its own child that listens behind it.
+The server listens only on the loopback, on a port that the kernel gives it. The gate listens on the address by which
+other machines know this machine. It proves with the key of its certificate that it belongs to the run: clients know the
+certificate from the journal. The key is on the disk only while OpenSSL reads it. The gate forwards data only while its
+own child process listens on the server's port.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ LOOPBACK = "127.0.0.1"
 """Where the server listens: Spark's own Python workers look for it there (`foreachBatch`)."""
 
 PROBE_S = 0.3
-"""For how long all ports of a driver together are listened to. Most of them never speak first."""
+"""How long to wait for the first bytes from all ports of a driver together. Most ports never send bytes first."""
 _HANDSHAKE_TIMEOUT_S = 10.0
 _PIECE = 262_144
 _SETTINGS, _FRAME_HEADER = 4, 9
 _YEARS = datetime.timedelta(days=3650)
-"""For how long the certificate is valid, before and after now: its key ends with its process, and clocks differ."""
+"""How long the certificate is valid before and after now, since clocks differ. Its key ends with the process."""
 
 
 @dataclass(frozen=True)
@@ -46,14 +47,14 @@ class Listener:
     port: int
 
     def is_there(self) -> bool:
-        """Whether it is still this process, and none that has its id or its port since."""
+        """Whether this process, and not another one with the same id or port, still listens on the port."""
         return self.process.is_running() and self.port in _ports(self.process)
 
 
 def connect_listener(pid: int) -> Listener | None:
-    """Where the process ``pid``, or one that it has started, serves Spark Connect; `None` if none does so yet.
+    """Return the listener of Spark Connect in the process ``pid`` or its descendants; `None` if none listens yet.
 
-    Of all ports of a driver it is the one whose server speaks first, with HTTP/2's settings. Nothing is sent.
+    Of all ports of a driver, only this one sends HTTP/2's settings before the client sends data. Sends nothing.
     """
     import psutil
 
@@ -130,7 +131,7 @@ class Gate:
         try:
             server_reader, server_writer = await asyncio.open_connection(LOOPBACK, self._server.port, limit=_PIECE)
             try:
-                # It listens still, so it is the one that has accepted this connection.
+                # If the server still listens on its port, the server has accepted this connection.
                 if self._server.is_there():
                     ways = [_copy(reader, server_writer), _copy(server_reader, writer)]
                     await _until_first([asyncio.ensure_future(way) for way in ways])
@@ -151,7 +152,7 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 
 async def _until_first(tasks: list[asyncio.Future[None]]) -> None:
-    """HTTP/2 ends both ways at once: where one has ended, so has the other."""
+    """Wait until one direction has ended, then stop the other: HTTP/2 ends both directions at the same time."""
     await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     for task in tasks:
         task.cancel()

@@ -13,9 +13,9 @@ that somebody has started in its place), when nobody has been connected for ``id
 old. The server is killed with this process, by the kernel. What a killed process has left on the disk, the next keeper
 on the machine removes.
 
-Nobody can take the server's place. It has its port from the kernel, and the keeper looks which one its child has.
-Clients see the keeper's `Gate`, whose certificate they know from the journal; it stays until the journal says how the
-server has ended.
+No other user of the machine can take the server's place. The kernel gives the server its port, and the keeper finds the
+port by looking at its own child. Clients connect to the keeper's `Gate`, whose certificate they know from the journal.
+The gate stays until the journal shows how the server has ended.
 """
 
 from __future__ import annotations

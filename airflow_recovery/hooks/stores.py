@@ -117,7 +117,7 @@ class Stores:
     def opener_of(
         self, location: str, conn_id: str | None = None, source: Source = Source.RUN
     ) -> Callable[[str], ObjectStore]:
-        """Return what opens folders in the bucket of ``location``, a URI or a pattern, that is allowed as a whole.
+        """Return a function that opens folders in the bucket of ``location``, a URI or a pattern. Checks it first.
 
         To find a file, the folder above it is listed. ``conn_id``: a connection of a user's own, for S3 or
         Google's cloud. Raises `LocationNotAllowed`, and `ConfigurationError` if there is no such connection.

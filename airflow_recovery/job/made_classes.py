@@ -18,8 +18,8 @@ _PLAIN = (type(None), bool, int, float, complex, str, bytes)
 def has_its_attributes(value: type, statement: ast.ClassDef) -> bool:
     """Return whether the attributes of a class are those that its statement binds, as far as that can be seen.
 
-    A value that is written out must be that value, a method the function that stands there. A value that the statement
-    computes passes: the code that computes it counts by itself.
+    A value that the statement writes out must be unchanged, and a method must be the function in the statement. A
+    computed value passes, because the code that computes it is part of the fingerprint.
     """
     bound: dict[str, list[ast.AST]] = {}
     for name, node in bindings(statement):

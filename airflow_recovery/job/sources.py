@@ -373,8 +373,8 @@ def dates(
 
     The function reads ``splits.days``. ``end`` is the first day that is not read; where both are one moment, it is the
     day in which that lies. Days are UTC's: if the schedule has a time zone, name it, as in
-    ``dates(timezone="Europe/Berlin")``. A run whose data interval begins within a day fails, since two runs would read
-    that day. Raises `JobDefinitionError`.
+    ``dates(timezone="Europe/Berlin")``. A run fails if its data interval is a day or longer and begins within a day,
+    since two runs would read that day. Raises `JobDefinitionError`.
     """
     for name, text in (("start", start), ("end", end)):
         if not isinstance(text, str) or not (is_template(text) or _is_moment(text)):

@@ -60,9 +60,9 @@ class Place:
 
 @dataclass(frozen=True)
 class Reach:
-    """What the connection names that reaches the store: its endpoint, its buckets, its hosts.
+    """The endpoint, the buckets and the hosts that the connection to the store names.
 
-    A host that begins with a dot stands for all hosts that end so.
+    A host that begins with a dot stands for all hosts whose names end with it.
     """
 
     endpoint_url: str | None = None
@@ -89,9 +89,10 @@ NO_LIMITS, NO_REACH = Limits(), Reach()
 def decide(location: str, source: Source, limits: Limits = NO_LIMITS, reach: Reach = NO_REACH) -> Place:
     """Return the place that ``location`` names. The credentials behind ``reach`` may be used there.
 
-    Raises `LocationNotAllowed` if they may not: a host that is neither the cloud's nor the connection's, a bucket that
-    somebody else than the deployment or the DAG file has chosen, or a location that is not written like one. A location
-    that needs no credentials (a folder of this machine, for example) is returned as it is.
+    For a location that needs no credentials (a folder of this machine, for example), the place has no ``kind``.
+
+    Raises `LocationNotAllowed` if the host is neither the cloud's nor the connection's, or if the location is
+    malformed. Also if ``source`` is not in `TRUSTED`, and neither ``limits`` nor ``reach`` allow the bucket.
     """
     try:
         place = place_of(location)
@@ -143,7 +144,7 @@ def place_of(location: str) -> Place:
 
 
 def check_endpoint(url: str | None) -> None:
-    """Raise `ValueError` for an endpoint that is no address of a server, or one that no credentials go to."""
+    """Raise `ValueError` if the endpoint is not the address of a server, or if its host must never get credentials."""
     if url:
         _endpoint_host(url)
 
@@ -202,7 +203,7 @@ def _is_named(host: str, names: Iterable[str]) -> bool:
 
 
 def _check_host(place: Place, reach: Reach) -> None:
-    """The host of Azure is Azure's, or the connection names another server, which then gets all requests."""
+    """Raise `ValueError` if an Azure location's host is not Azure's, or does not fit the connection's endpoint."""
     if place.kind != "abfss":
         return
     account, _, cloud = place.host.partition(".dfs.")
@@ -223,7 +224,7 @@ def _check_host(place: Place, reach: Reach) -> None:
 
 
 def _odd_name(place: Place) -> str:
-    """A name in the path that some program reads as another folder: it may lead out of one that is allowed."""
+    """Return a name in the path that may lead out of an allowed folder, since some programs decode it; else empty."""
     for name in place.path:
         decoded = name
         while (once := _ENCODED.sub(lambda code: chr(int(code[1], 16)), decoded)) != decoded:
@@ -234,7 +235,7 @@ def _odd_name(place: Place) -> str:
 
 
 def _endpoint_host(url: str) -> str:
-    """Its owner is the deployment: a name may end with a dot, so that no search path is tried."""
+    """Return the host of an endpoint. Its name may end with a dot, so that the resolver tries no search path."""
     scheme, _, rest = url.partition("://")
     authority = re.split("[/?#]", rest, maxsplit=1)[0]
     return _web(scheme.lower(), re.sub(r"\.(?=:[0-9]+$|$)", "", authority))[0]

@@ -41,7 +41,7 @@ class XComsOfRun:
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Read XComs by these rules meanwhile. Raises as `_left_before`."""
+        """Within this context, XComs are read by these rules. Raises as `_left_before`."""
         with reading_xcoms(self._one, self._all):
             yield
 
@@ -63,10 +63,10 @@ class XComsOfRun:
         return [value for value in each if value is not None] or None
 
     def _left_before(self, get: Callable[..., Any], of: Mapping[str, Any], states: Mapping[int, str | None]) -> Any:
-        """What a new run would find of a task that has no result in this run: nothing, or what an earlier date has.
+        """Return what a new run would pull from a task without a result in this run: `None`, or an earlier date's XCom.
 
-        Raises `JobDefinitionError` if an earlier date is meant, and Airflow would find an XCom of this run first.
-        `InputPending` if the task may still become a success.
+        Raises `JobDefinitionError` if the argument pulls from earlier dates, but Airflow would find an XCom of this run
+        first. Raises `InputPending` if the task may still become a success.
         """
         if not of.get("include_prior_dates"):
             return None
@@ -76,7 +76,7 @@ class XComsOfRun:
         message = (
             f"{self._operator.task_id}: an argument pulls the XCom {of['key']!r} of {task_id} with "
             f"include_prior_dates=True. {task_id} is {found} in this run, and an earlier try of it has left that XCom. "
-            "Airflow would find this XCom, and a new run that of an earlier date. "
+            "Airflow would return this XCom, but a new run would get the XCom of an earlier date. "
         )
         if any(state not in ENDED_STATES for state in states.values()):
             raise InputPending(f"{message}This task waits until {task_id} has ended.")

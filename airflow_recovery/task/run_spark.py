@@ -70,8 +70,8 @@ class ServerSlot:
     """A slot of the log: the server that is the run's Spark from now on; without ``host``, there is to be none.
 
     ``salt`` is what its token is made of. ``certificate`` (DER in base64) is what the server shows, and ``process`` the
-    name of its keeper (`own_process`). ``signature`` is over all of it that a client goes by. ``worker`` and ``keeper``
-    (a process id) are for people. Format 1 has no certificate.
+    name of its keeper (`own_process`). ``signature`` covers all fields that a client uses. ``worker`` and ``keeper``
+    (a process id) are only shown to people. Format 1 has no certificate.
     """
 
     salt: str = ""
@@ -360,10 +360,10 @@ def open_run_spark(connection: Connection, opened: OpenRun | RunPlace, identity:
 
 
 def secret_of(connection: Connection) -> str:
-    """The secret that all tasks of a run have, and nobody else: what the run's Spark and its clients prove.
+    """Return the secret that only the run's Spark and its clients know; empty if there is none.
 
-    The password of the connection. Without one, a random number in a file of this user's on this machine; if tasks run
-    on several machines, there is none but what stands in the journal. Raises as `servers_folder`.
+    It is the password of the connection. Without a password, it is a random number in a file of this user on this
+    machine. If tasks then run on several machines, there is no secret. Raises as `servers_folder`.
     """
     if connection.password:
         return str(connection.password)

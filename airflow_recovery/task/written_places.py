@@ -1,8 +1,8 @@
 """Which buckets, containers, catalogs and web servers a DAG file names itself.
 
-A location that a user gives when the DAG is triggered may lead anywhere. One that the DAG file names is its author's
-choice. So the texts of all operators and of the job are read as they are before Airflow renders them. If a template
-makes the bucket, it counts only if nobody but the deployment and the schedule decides what it is rendered to.
+A user who triggers the DAG may give any location. A location in the DAG file is the choice of the file's author. So
+this module reads the texts of all operators and of the job as they are before Airflow renders them. If a template makes
+the bucket, the bucket counts only if the deployment and the schedule alone decide the rendered value.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ OF_THE_DEPLOYMENT = frozenset(
         *("ts", "ts_nodash", "ts_nodash_with_tz", "var"),
     )
 )
-"""What a template may use, and still be the deployment's own. Not ``conf``, ``params``, ``run_id`` and XComs."""
+"""Variables that the deployment or the schedule decides. Not ``conf``, ``params``, ``run_id`` and XComs."""
 
 _ROOT = re.compile(r"(?:s3a?|gs|abfss?|https?|iceberg|hive)://[^\s/'\"`,;|&<>(){}?#]+")
 _HOST = re.compile(r"(?:spark\.hadoop\.)?fs\..*(?:endpoint|url|uri|host)", re.IGNORECASE)
@@ -42,8 +42,8 @@ _OURS = "airflow_recovery."
 def written_places(context: Mapping[str, Any], dag: Any, job: Job | None = None) -> Callable[[], frozenset[str]]:
     """Return a function that finds the roots (`airflow_recovery.store.allowed.Place`) which the DAG file names.
 
-    ``context`` is Airflow's, of the task that asks. ``job``: that of a task group, whose texts are in its own module.
-    Nothing is read before the function is called. It keeps its answer.
+    ``context``: Airflow's context of this task. ``job``: the job of a task group, whose texts are in its own module.
+    The function reads the DAG when it is first called. It caches its result.
     """
 
     @lru_cache(maxsize=1)
@@ -65,7 +65,7 @@ def written_places(context: Mapping[str, Any], dag: Any, job: Job | None = None)
 
 
 def check_settings(task: Any, check: Callable[[str], object]) -> None:
-    """Call ``check`` for each host that a run has put into a setting of Spark by which it sends credentials somewhere.
+    """Call ``check`` for each host that a run has chosen in a setting of Spark that names a server for credentials.
 
     ``task``: an operator of ours that Airflow has rendered.
     """
@@ -105,7 +105,7 @@ def _roots(text: str, *, is_whole: bool) -> Iterator[str]:
 
 
 def _known_part(text: str, constants: frozenset[str]) -> str:
-    """``text`` up to the first expression that a run decides: what is rendered of it begins the location."""
+    """Return ``text`` up to the first expression whose value a run decides. The location begins with this part."""
     if _is_of_deployment(text, constants):
         return text
     chosen = (each for each in _EXPRESSION.finditer(text) if not _is_of_deployment(each[0], constants))
