@@ -29,6 +29,7 @@ from airflow_recovery.store import probe
 from airflow_recovery.store.object_store import MAX_OBJECT_BYTES, ObjectInfo, StoredObject, Upload
 from airflow_recovery.store.s3 import S3Store
 from airflow_recovery.store.s3_clients import S3Clients, new_session
+from airflow_recovery.task.left_in_airflow import LeftInAirflow, read_left, read_pushed, store_left, store_pushed
 from airflow_recovery.testing import MotoServer, S3Proxy
 from airflow_recovery.testing.s3_policy import Enforced, Statement, documented
 from airflow_recovery.testing.s3_server import REGION
@@ -116,6 +117,12 @@ class Deployment:
         probe(world.journal_store)
         own_results(world.journal_store, world.results)
         assert list(world.results.uploads()) == []  # as a task looks whether an operator's write is finished
+        folder = f"{self.identity.dag_id}/date=2026-01-01/operators/P/1-x"
+        left = LeftInAirflow({"job": "42"})
+        stored = store_left(world.results, folder, left)
+        assert stored is not None
+        assert read_left(world.results, folder, stored) == left
+        assert read_pushed(world.results, folder, store_pushed(world.results, folder, left)) == left
         world.go_all()
         world.publish()
         self.as_role("gc", lambda: world.delete_results("C", 1))
