@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
         }
         output(json.dumps(document, indent=1))
     else:
-        where = f"{finish.spec.sink} with {finish.spec.config}; the target reports: {finish.target_says}"
+        where = f"{finish.spec.sink} with {finish.spec.config}; the target says: {finish.target_says}"
         output(f"{finish.name} is prepared for {where}.")
         does = "Would abandon" if args.dry_run else "Abandoned"
         output(f"{does} {finish.name}: its rows are never committed, and {finish.region} runs again.")

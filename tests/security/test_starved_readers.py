@@ -115,7 +115,7 @@ def test_fault_373_what_takes_too_long_is_killed_and_said(rest: RestWorld) -> No
 
 def test_fault_373_what_needs_too_much_memory_ends_and_is_said(rest: RestWorld) -> None:
     readers = Readers(most_bytes=8 * MIB)
-    with pytest.raises(ReadingStopped, match="no more than 8 MiB of memory"):
+    with pytest.raises(ReadingStopped, match="memory limit is 8 MiB"):
         readers.ask(DAG, question(rest), no_location)
     assert readers._idle == {}
 
