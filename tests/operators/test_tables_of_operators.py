@@ -326,6 +326,7 @@ def test_a_reader_that_is_not_told_the_version_of_what_a_template_came_to_is_ref
 ) -> None:
     """It would read whatever is newest: a zombie's snapshot, say."""
     monkeypatch.setenv("CATALOG", json.loads(PROPERTIES)["extra"])
+    monkeypatch.setenv("AIRFLOW__RECOVERY__ALLOWED_LOCATIONS", "iceberg://lake")
     (tables / "app.py").write_text(AS_SPARK_DOES)
     with new_dag():
         made = RecoverableSparkSubmitOperator(

@@ -37,7 +37,6 @@ from airflow_recovery.operators import RecoveryPublishOperator
 from airflow_recovery.results import table_tags
 from airflow_recovery.results.release import Releaser
 from airflow_recovery.results.tables import ICEBERG_TOKEN, tag_of
-from airflow_recovery.store.allowed import place_of
 
 DOWN = json.dumps({"conn_type": "generic", "extra": json.dumps({"type": "rest", "uri": "http://127.0.0.1:9/"})})
 RETENTION = "AIRFLOW__RECOVERY__RETENTION"
@@ -94,8 +93,9 @@ def sweep(*arguments: str, retention: str = "as-consumed 0s") -> int:
 
 @pytest.fixture(autouse=True)
 def kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing goes at once, unless a test says so."""
+    """Nothing goes at once, unless a test says so. Commands, which have no DAG file, may open the catalog."""
     monkeypatch.setenv(RETENTION, "7d")
+    monkeypatch.setenv("AIRFLOW__RECOVERY__ALLOWED_LOCATIONS", "iceberg://lake")
 
 
 def run_both() -> None:
@@ -115,9 +115,7 @@ class CommittingDrivers(Drivers):
     """Each vertex with a table commits to it, and keeps its snapshot with a tag, as a driver does."""
 
     def run(self, spec: RegionSpec, folder: Path) -> None:
-        # A driver is given the catalogs that its task has allowed.
-        stores, outputs = open_stores(RecoverySettings.load(), written=lambda: {place_of("iceberg://lake").root}), []
-        deployed = tables_of(stores)
+        deployed, outputs = tables_of(open_stores(RecoverySettings.load())), []
         for vertex in spec.vertices:
             if not vertex.is_result:
                 continue

@@ -101,9 +101,19 @@ def test_fault_320_control_without_the_names_of_work_nothing_is_found(monkeypatc
 
 
 DOWNLOAD = """
-import os, sys, boto3
+import glob, os, sys, boto3
+pieces = []
+
+def end_in_the_middle(count):
+    # The first piece is written while the second one is read.
+    pieces.append(count)
+    if len(pieces) > 1:
+        while not glob.glob(sys.argv[2] + ".*"):
+            pass
+        os._exit(0)
+
 client = boto3.client("s3", endpoint_url=sys.argv[1], region_name="us-east-1")
-client.download_file("lake", "rows.csv", sys.argv[2], Callback=lambda count: os._exit(0))
+client.download_file("lake", "rows.csv", sys.argv[2], Callback=end_in_the_middle)
 """
 
 

@@ -123,11 +123,11 @@ KINDS["struct<value: binary, metadata: binary>"] = Kind(
 def parquet(kind: Kind, value: Any) -> bytes:
     """A file as Spark writes it."""
     schema = json.dumps({"type": "struct", "fields": [_field(kind)]}).encode()
-    table = pa.table({"c": pa.array([value], kind.arrow)}).replace_schema_metadata({FOOTER: schema, **kind.footer})
-    body = io.BytesIO()
-    pyarrow.parquet.write_table(
-        table, body, store_schema=False, use_deprecated_int96_timestamps=kind.is_int96, coerce_timestamps=None
-    )
+    table, body = pa.table({"c": pa.array([value], kind.arrow)}), io.BytesIO()
+    options = {"store_schema": False, "use_deprecated_int96_timestamps": kind.is_int96}
+    with pyarrow.parquet.ParquetWriter(body, table.schema, **options) as writer:
+        writer.write_table(table)
+        writer.add_key_value_metadata({FOOTER: schema, **kind.footer})
     return body.getvalue()
 
 

@@ -306,6 +306,7 @@ def test_fault_142_existing_applications_share_one_server_and_recover_from_its_d
             task_id="second",
             inputs={"in": first.result("out")},
             application_args=["{input:in}", "{output:out}", str(ready), str(go)],
+            ignore_changes_in=[f"{tmp_path}/*"],
             **common,
         )
         stop = StopSparkOperator(task_id="stop", conn_id="own")
