@@ -118,6 +118,7 @@ def shown_to_the_next_listener(server: subprocess.Popen[bytes], folder: Path) ->
         channel = address.connect()
         other.wait_says("ACCEPTED")
         if channel is not None:
+            other.wait_says("TOKEN")
             channel.close()
         return f"{other.text()} believed={channel is not None}"
 
@@ -183,6 +184,7 @@ def shown_to_the_next_gate(kept: tuple[StartedKeeper, Up], pem: str, believed: b
         channel = address.connect()
         other.wait_says("ACCEPTED")
         if channel is not None:
+            other.wait_says("TOKEN")
             channel.close()
         return f"{other.text()} believed={channel is not None}"
 
