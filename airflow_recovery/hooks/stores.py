@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from airflow_recovery.driver.region_spec import StoreSpec
 from airflow_recovery.driver.stores import CREDENTIALS, OWN_CREDENTIALS, cloud_variable
@@ -61,6 +61,15 @@ class Timeouts:
     read_s: float = 30.0
     read_attempts: int = 4
 
+    @property
+    def waits(self) -> dict[str, Any]:
+        """The same, as `airflow_recovery.store.opening.open_store` has it."""
+        return {
+            "connect_timeout_s": self.connect_s,
+            "read_timeout_s": self.read_s,
+            "max_read_attempts": self.read_attempts,
+        }
+
 
 class Stores:
     """Journal and results of this deployment. Talks to nobody until a store is asked for something.
@@ -77,7 +86,7 @@ class Stores:
     ) -> None:
         self._settings = settings
         self._limits = Limits((settings.journal, settings.results), settings.allowed_locations, written)
-        self._reaches: dict[str, Reach] = {}
+        self._cloud_accesses: dict[str, CloudAccess | None] = {}
         self._timeouts = timeouts or Timeouts()
         self._accesses: dict[str, S3Access] = {}
         self._clients: dict[str | None, S3Store] = {}
@@ -222,11 +231,8 @@ class Stores:
             return Reach()
         if own is not None:
             return Reach(google_access(own).endpoint_url if scheme == "gs" else None)
-        root = split_uri(uri)[0]
-        if root not in self._reaches:
-            cloud = self._cloud_access(uri)
-            self._reaches[root] = Reach(cloud.endpoint_url if cloud is not None else None)
-        return self._reaches[root]
+        cloud = self._known_cloud_access(uri)
+        return Reach(cloud.endpoint_url if cloud is not None else None)
 
     def _cloud(self, uri: str) -> CloudStore:
         """All stores of a bucket share its connections."""
@@ -235,16 +241,21 @@ class Stores:
 
         root = split_uri(uri)[0]
         if root not in self._by_root:
-            access = self._cloud_access(uri)
+            access = self._known_cloud_access(uri)
             self._by_root[root] = (GoogleStore if root.startswith("gs:") else AzureStore)(
                 uri,
                 access,
                 renew=partial(self._read_cloud_access, root) if access is not None else None,
-                connect_timeout_s=self._timeouts.connect_s,
-                read_timeout_s=self._timeouts.read_s,
-                max_read_attempts=self._timeouts.read_attempts,
+                **self._timeouts.waits,
             )
         return self._by_root[root].sibling(uri)
+
+    def _known_cloud_access(self, uri: str) -> CloudAccess | None:
+        """As `_cloud_access`, read once for a bucket. A store reads it again if it is denied."""
+        root = split_uri(uri)[0]
+        if root not in self._cloud_accesses:
+            self._cloud_accesses[root] = self._cloud_access(uri)
+        return self._cloud_accesses[root]
 
     def _cloud_access(self, uri: str) -> CloudAccess | None:
         """As the connection for the cloud of ``uri`` says; `None` where none is named, or none is needed."""
@@ -273,9 +284,7 @@ class Stores:
                 session=access.session if access else None,
                 renew=access.renew if access else None,
                 encryption=access.encryption if access else None,
-                connect_timeout_s=self._timeouts.connect_s,
-                read_timeout_s=self._timeouts.read_s,
-                max_read_attempts=self._timeouts.read_attempts,
+                **self._timeouts.waits,
             )
         return self._clients[conn_id]
 
