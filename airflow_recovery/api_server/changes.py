@@ -18,6 +18,7 @@ from airflow_recovery.attempt.manual_release import check_may_go, release_by_han
 from airflow_recovery.attempt.task_instances import Observation
 from airflow_recovery.attempt.withdraw import withdraw
 from airflow_recovery.errors import Outdated
+from airflow_recovery.journal.owner import check_results
 from airflow_recovery.journal.recorded import recorded_journal
 from airflow_recovery.model.records import Pin, Withdrawal
 from airflow_recovery.store.lifecycle import kept_after_deletion
@@ -85,7 +86,11 @@ class ReleasedAttempt:
 def release_attempt(
     access: Access, *, dag_id: str, run_key: str, group: str | None, who: str, asked: Mapping[str, Any]
 ) -> ReleasedAttempt:
-    """Delete the data of an ``attempt`` of a ``region``. Raises `Outdated` if another attempt counts, and `Refused`."""
+    """Delete the data of an ``attempt`` of a ``region``. Raises `Outdated` if another attempt counts, and `Refused`.
+
+    Raises `ConfigurationError` if the results are another journal's.
+    """
+    check_results(access.journal, access.results)
     view = access.view_of(dag_id, run_key, group)
     hand = attempt_to_release(view, asked["region"])
     if hand.attempt.number != asked["attempt"]:

@@ -9,19 +9,22 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
+from airflow_recovery.api_server.audit import audit
 from airflow_recovery.api_server.budget import BudgetedStore
+from airflow_recovery.api_server.dag_runs import find_dag_run
 from airflow_recovery.api_server.reader_process import Question, Tries
 from airflow_recovery.api_server.readers import readers
 from airflow_recovery.api_server.readings import Access, LargeJournal
 from airflow_recovery.api_server.silence import HeededStores, Silence
 from airflow_recovery.hooks.settings import RecoverySettings
 from airflow_recovery.hooks.stores import Stores, Timeouts, open_stores
-from airflow_recovery.journal.owner import check_owner, check_results
+from airflow_recovery.journal.owner import check_owner
 
 if TYPE_CHECKING:
+    from sqlalchemy.orm import Session
+
     from airflow_recovery.attempt.task_instances import Observation
     from airflow_recovery.driver.region_spec import StoreSpec
-    from airflow_recovery.store.object_store import ObjectStore
 
 TIMEOUTS = Timeouts(connect_s=2.0, read_s=5.0, read_attempts=1)
 """People ask again by themselves, and few requests may wait at once (`airflow_recovery.api_server.store_routes`)."""
@@ -66,13 +69,6 @@ def deployment_access(audit: Audit = lambda said: None, *, refuses_large: bool =
     return Access(journal, stores.results, stores.open_location, stores.may_open, is_refused, audit=audit)
 
 
-def deployment_results() -> ObjectStore:
-    """The store of all results, to delete from. Raises `ConfigurationError` where they are another journal's."""
-    stores = HeededStores(deployment_stores(), silence)
-    check_results(stores.journal, stores.results)
-    return stores.results
-
-
 class KnownTries:
     """The task instances of a run, and the same for another process."""
 
@@ -108,11 +104,7 @@ class Apart:
             stores.journal_spec,
             stores.results_spec,
             stores.driver_env(),
-            {
-                "connect_timeout_s": TIMEOUTS.connect_s,
-                "read_timeout_s": TIMEOUTS.read_s,
-                "max_read_attempts": TIMEOUTS.read_attempts,
-            },
+            TIMEOUTS.waits,
             REQUEST_BYTES,
         )
         return readers.ask(self.arguments["dag_id"], question, partial(_hear, stores, self.audit), self.most_s)
@@ -146,6 +138,34 @@ def change(function: Callable[..., Any], audit: Audit, tries: KnownTries | None 
     """Call a function of `airflow_recovery.api_server.changes`. Wait in this thread if another process works."""
     found = read(function, tries, audit, **arguments)
     return replace(found, most_s=CHANGE_S).ask() if isinstance(found, Apart) else found
+
+
+def audited_change(
+    function: Callable[..., Any],
+    event: str,
+    session: Session,
+    who: str,
+    *,
+    dag_id: str,
+    run_id: str,
+    group: str | None,
+    asked: dict[str, Any],
+) -> Any:
+    """As `change`, for a run and a function with these arguments. The function audits ``event`` before it acts.
+
+    Raises `RunMissing`, and the errors of the function.
+    """
+    row = find_dag_run(session, dag_id, run_id)
+    session.close()  # the connection serves others while the store is asked
+    return change(
+        function,
+        lambda said: audit(session, who, event, dag_id, run_id, dict(said)),
+        dag_id=dag_id,
+        run_key=row.run_key,
+        group=group,
+        who=who,
+        asked=asked,
+    )
 
 
 def _hear(stores: Stores, audit: Audit, kind: str, about: Any) -> StoreSpec | bool | None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from airflow_recovery.api_server.readings import Access, as_json, evaluation_of, not_asked
+from airflow_recovery.api_server.readings import Access, as_json, evaluation_of, places_of
 from airflow_recovery.attempt.task_instances import Observation
 from airflow_recovery.model.cached_location import is_cached_location
 from airflow_recovery.model.keys import TaskKey
@@ -21,7 +21,7 @@ from airflow_recovery.story.compared_components import unseen_code, unseen_text
 from airflow_recovery.story.deploy_impact import DECLARED_OTHERWISE, TRIGGER_RULE
 from airflow_recovery.story.release_preview import preview_release
 from airflow_recovery.story.run_view import RunView
-from airflow_recovery.story.what_if import Prepared, WhatIf, prepare
+from airflow_recovery.story.what_if import Prepared, WhatIf, not_asked, prepare
 
 
 class KeptPlan(BaseModel):
@@ -133,7 +133,7 @@ def _declared_otherwise(view: RunView, prepared: Prepared, otherwise: Mapping[st
 
 def _not_asked_warnings(access: Access, view: RunView) -> list[str]:
     """Return a warning with the results that the API server did not look for, and the reason."""
-    unseen = not_asked(access, view)
+    unseen = not_asked(places_of(access, view), view)
     if not unseen:
         return []
     return [

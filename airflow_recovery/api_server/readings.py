@@ -350,8 +350,3 @@ def places_of(access: Access, view: RunView) -> ResultPlaces:
 def evaluation_of(access: Access, view: RunView) -> Evaluation:
     """Evaluate the run for one plan. Assumes that cached results exist: only tasks can query their Spark server."""
     return what_if.evaluate_run(view, places_of(access, view), access.open_location, lambda manifest: None)
-
-
-def not_asked(access: Access, view: RunView) -> list[str]:
-    """Return regions with a result that the API server can't look at, so that it assumes the registered state."""
-    return what_if.not_asked(places_of(access, view), view)

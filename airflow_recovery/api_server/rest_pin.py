@@ -9,11 +9,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from airflow_recovery.airflow_compat import GetUserDep, SessionDep
 from airflow_recovery.api_server.access import MAY_ACT
-from airflow_recovery.api_server.audit import audit
 from airflow_recovery.api_server.bodies import described, json_body
 from airflow_recovery.api_server.changes import pin_attempt
-from airflow_recovery.api_server.dag_runs import find_dag_run
-from airflow_recovery.api_server.journals import change
+from airflow_recovery.api_server.journals import audited_change
 from airflow_recovery.api_server.rest_errors import RESPONSES
 from airflow_recovery.api_server.rest_plan import Group
 from airflow_recovery.api_server.rest_release import WhichAttempt
@@ -52,16 +50,14 @@ def pin(
     group: Group = None,
 ) -> Pinned:
     """Pin the data of one attempt, or unpin them. Twice is once."""
-    who = user.get_name()
-    row = find_dag_run(session, dag_id, run_id)
-    session.close()
-    turn: PinRecord = change(
+    turn: PinRecord = audited_change(
         pin_attempt,
-        lambda said: audit(session, who, "airflow_recovery.pin", dag_id, run_id, dict(said)),
+        "airflow_recovery.pin",
+        session,
+        user.get_name(),
         dag_id=dag_id,
-        run_key=row.run_key,
+        run_id=run_id,
         group=group,
-        who=who,
         asked=which.model_dump(),
     )
     return Pinned(region=turn.region, attempt=turn.attempt, pinned=turn.is_pinned, who=turn.who, why=turn.why)

@@ -9,11 +9,10 @@ from pydantic import BaseModel, ConfigDict
 
 from airflow_recovery.airflow_compat import GetUserDep, SessionDep
 from airflow_recovery.api_server.access import MAY_ACT, MAY_ASK
-from airflow_recovery.api_server.audit import audit
 from airflow_recovery.api_server.bodies import described, json_body
 from airflow_recovery.api_server.changes import ReleasedAttempt, release_attempt
 from airflow_recovery.api_server.dag_runs import find_dag_run
-from airflow_recovery.api_server.journals import change, deployment_results, read
+from airflow_recovery.api_server.journals import audited_change, read
 from airflow_recovery.api_server.plan_readings import read_release_plan
 from airflow_recovery.api_server.rest_errors import RESPONSES
 from airflow_recovery.api_server.rest_plan import Group
@@ -89,17 +88,14 @@ def release(
 
     409 where it is still needed, without ``force``.
     """
-    who = user.get_name()
-    row = find_dag_run(session, dag_id, run_id)
-    session.close()
-    deployment_results()  # raises if they are another journal's
-    deleted: ReleasedAttempt = change(
+    deleted: ReleasedAttempt = audited_change(
         release_attempt,
-        lambda said: audit(session, who, "airflow_recovery.release", dag_id, run_id, dict(said)),
+        "airflow_recovery.release",
+        session,
+        user.get_name(),
         dag_id=dag_id,
-        run_key=row.run_key,
+        run_id=run_id,
         group=group,
-        who=who,
         asked=which.model_dump(),
     )
     return ReleasedData(

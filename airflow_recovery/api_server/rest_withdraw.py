@@ -9,11 +9,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from airflow_recovery.airflow_compat import GetUserDep, SessionDep
 from airflow_recovery.api_server.access import MAY_ACT
-from airflow_recovery.api_server.audit import audit
 from airflow_recovery.api_server.bodies import described, json_body
 from airflow_recovery.api_server.changes import withdraw_results
-from airflow_recovery.api_server.dag_runs import find_dag_run
-from airflow_recovery.api_server.journals import change
+from airflow_recovery.api_server.journals import audited_change
 from airflow_recovery.api_server.rest_errors import RESPONSES
 from airflow_recovery.api_server.rest_plan import Group
 from airflow_recovery.api_server.store_routes import StoreRoute
@@ -61,16 +59,14 @@ def withdraw(
     group: Group = None,
 ) -> Withdrawn:
     """Withdraw what the newest publish names, or give it back. Twice is once."""
-    who = user.get_name()
-    row = find_dag_run(session, dag_id, run_id)
-    session.close()
-    turns: list[Withdrawal] = change(
+    turns: list[Withdrawal] = audited_change(
         withdraw_results,
-        lambda said: audit(session, who, "airflow_recovery.withdraw", dag_id, run_id, dict(said)),
+        "airflow_recovery.withdraw",
+        session,
+        user.get_name(),
         dag_id=dag_id,
-        run_key=row.run_key,
+        run_id=run_id,
         group=group,
-        who=who,
         asked=which.model_dump(),
     )
     return Withdrawn(

@@ -317,7 +317,7 @@ def test_fault_102_control_without_the_look_they_go(
     rest: RestWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own_results(open_store(f"file://{tmp_path}/another"), rest.world.results)
-    monkeypatch.setattr(journals, "check_results", lambda journal, results: None)
+    monkeypatch.setattr(changes, "check_results", lambda journal, results: None)
     before = [each.key for each in rest.world.results.list()]
     assert ask(rest, "/release").status_code == 200
     assert [each.key for each in rest.world.results.list()] != before
