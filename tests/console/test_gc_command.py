@@ -11,7 +11,7 @@ from pathlib import Path
 
 import fakes
 import pytest
-from fakes import PAIR, Killed, Process, World
+from fakes import Killed, Process, World, world_in
 
 from airflow_recovery.console import gc as gc_command
 from airflow_recovery.console.in_airflow import AirflowDeployment
@@ -19,15 +19,12 @@ from airflow_recovery.console.main import main
 from airflow_recovery.hooks.settings import RecoverySettings
 from airflow_recovery.journal.owner import own_prefix
 from airflow_recovery.model.records import AttemptState, RunIdentity
-from airflow_recovery.store.local import LocalStore
 
 
 @pytest.fixture
 def world(tmp_path: Path) -> World:
     """P@1 was superseded by P@2, two hours ago; C@1 by C@2."""
-    world = World(PAIR)
-    world.journal_store = LocalStore(f"file://{tmp_path}/journal")
-    world.results = LocalStore(f"file://{tmp_path}/journal/_results")
+    world = world_in(tmp_path)
     world.go_all()
     world.restart("P")
     world.until_green()
@@ -108,9 +105,7 @@ def test_fault_107_control_with_force_it_is_closed(world, tmp_path, capsys):
 @pytest.fixture
 def at_work(tmp_path: Path) -> World:
     """P@1 has said nothing for two days, as in cluster mode; its driver may be at work."""
-    world = World(PAIR)
-    world.journal_store = LocalStore(f"file://{tmp_path}/journal")
-    world.results = LocalStore(f"file://{tmp_path}/journal/_results")
+    world = world_in(tmp_path)
     process = Process()
     with pytest.raises(Killed):
         world.go("P", process=process, on_written=process.kill)
@@ -207,9 +202,7 @@ def airflows_runs(monkeypatch):
 @pytest.fixture
 def waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     """P has finished and nothing is open: C comes after a sensor, an approval, or has no slot. For a month."""
-    world = World(PAIR)
-    world.journal_store = LocalStore(f"file://{tmp_path}/journal")
-    world.results = LocalStore(f"file://{tmp_path}/journal/_results")
+    world = world_in(tmp_path)
     monkeypatch.setattr(fakes, "IDENTITY", RunIdentity("dag", "date-2026-01-01T000000Z", "flights"))
     world.go("P")
     for path in tmp_path.rglob("*"):

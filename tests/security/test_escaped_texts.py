@@ -14,7 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from fakes import PAIR, Killed, Process, World
+from fakes import Killed, Process, world_in
 
 from airflow_recovery.attempt.clear_protocol import NOTE_SIGN, noted
 from airflow_recovery.console import impact_text, terminal
@@ -24,7 +24,6 @@ from airflow_recovery.console.main import main
 from airflow_recovery.escaping import for_markdown, for_message, for_note, for_terminal, one_line
 from airflow_recovery.results import sweep_report
 from airflow_recovery.results.sweep_report import Action, SweepReport
-from airflow_recovery.store.local import LocalStore
 from airflow_recovery.story.deploy_impact import Impact, JobImpact
 from airflow_recovery.verify.finding import Answer, Finding, Verdict
 from airflow_recovery.verify.report import Report
@@ -276,9 +275,7 @@ def test_commands_show_what_others_have_written_into_the_journal(
     text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Why somebody has pinned, withdrawn or restarted, and how an attempt has failed."""
-    world = World(PAIR)
-    world.journal_store = LocalStore(f"file://{tmp_path}/journal")
-    world.results = LocalStore(f"file://{tmp_path}/journal/_results")
+    world = world_in(tmp_path)
     process = Process()
     with pytest.raises(Killed):
         world.go("P", process=process, on_written=process.kill)

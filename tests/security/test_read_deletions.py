@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes import PAIR, MemoryStore, World
+from fakes import MemoryStore, World, world_in
 
 from airflow_recovery.console.main import main
 from airflow_recovery.doctor.result import Status
@@ -66,9 +66,7 @@ class Versioned(LocalStore):
 @pytest.fixture
 def versioned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     """P@1 and C@1 were superseded. Their store keeps what is deleted."""
-    world = World(PAIR)
-    world.journal_store = LocalStore(f"file://{tmp_path}/journal")
-    world.results = LocalStore(f"file://{tmp_path}/journal/_results")
+    world = world_in(tmp_path)
     world.go_all()
     world.restart("P")
     world.until_green()
@@ -129,9 +127,7 @@ def test_fault_383_withdraw_says_that_no_file_is_deleted(
 def test_a_sweep_that_deletes_nothing_asks_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world = World(PAIR)
-    world.journal_store = LocalStore(f"file://{tmp_path}/journal")
-    world.results = LocalStore(f"file://{tmp_path}/journal/_results")
+    world = world_in(tmp_path)
     world.go_all()
     Versioned.asked = 0
     monkeypatch.setattr(LocalStore, "keeps_deleted", Versioned.keeps_deleted, raising=False)

@@ -107,13 +107,9 @@ def test_the_server_itself_is_believed_by_name_and_by_address(tmp_path: Path, ho
         server.wait()
 
 
-def shown_to_the_next_listener(server: subprocess.Popen[bytes], folder: Path) -> str:
-    """What another user sees who listens on the server's port once it has died, while the gate is still there."""
-    gate, listener = gate_of(server, folder)
-    address = ServerAddress("127.0.0.1", gate.port, TOKEN, gate.certificate)
-    server.kill()
-    server.wait()
-    with other_user(LISTEN, listener.port) as other:
+def shown_to_who_listens(address: ServerAddress, port: int, pem: str = "") -> str:
+    """What another user sees who listens on ``port`` while a client connects to ``address``, and if he is believed."""
+    with other_user(LISTEN, port, pass_input=pem) as other:
         other.wait_says("LISTENS")
         channel = address.connect()
         other.wait_says("ACCEPTED")
@@ -121,6 +117,15 @@ def shown_to_the_next_listener(server: subprocess.Popen[bytes], folder: Path) ->
             other.wait_says("TOKEN")
             channel.close()
         return f"{other.text()} believed={channel is not None}"
+
+
+def shown_to_the_next_listener(server: subprocess.Popen[bytes], folder: Path) -> str:
+    """What another user sees who listens on the server's port once it has died, while the gate is still there."""
+    gate, listener = gate_of(server, folder)
+    address = ServerAddress("127.0.0.1", gate.port, TOKEN, gate.certificate)
+    server.kill()
+    server.wait()
+    return shown_to_who_listens(address, listener.port)
 
 
 def test_fault_375_who_takes_the_port_of_a_server_that_died_is_shown_nothing(
@@ -179,14 +184,7 @@ def shown_to_the_next_gate(kept: tuple[StartedKeeper, Up], pem: str, believed: b
     address = ServerAddress("127.0.0.1", up.port, TOKEN, up.certificate if believed is None else believed)
     os.kill(keeper.pid, signal.SIGKILL)
     keeper._process.wait()
-    with other_user(LISTEN, up.port, pass_input=pem) as other:
-        other.wait_says("LISTENS")
-        channel = address.connect()
-        other.wait_says("ACCEPTED")
-        if channel is not None:
-            other.wait_says("TOKEN")
-            channel.close()
-        return f"{other.text()} believed={channel is not None}"
+    return shown_to_who_listens(address, up.port, pem)
 
 
 @pytest.mark.parametrize("speaks_tls", [True, False])

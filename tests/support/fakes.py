@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from pathlib import Path
 from typing import Any, TypeVar
 
 from airflow_recovery.attempt.application import ApplicationStatus, ClaimedAttempt, SparkApplication
@@ -49,6 +50,7 @@ from airflow_recovery.model.records import (
 from airflow_recovery.model.region_plan import RegionPlan
 from airflow_recovery.planning.restart_budget import RestartLimits
 from airflow_recovery.results.prober import ResultProber
+from airflow_recovery.store.local import LocalStore
 from airflow_recovery.store.object_store import MAX_OBJECT_BYTES, ObjectInfo, ObjectStore, StoredObject
 from airflow_recovery.testing.fake_airflow import FakeAirflow
 from airflow_recovery.verify import Report, verify_run
@@ -603,3 +605,11 @@ class World:
         """What the current attempt of ``region`` wrote."""
         key = f"{self.data_of(region, self.current(region))}/out/part-0"
         return self.results.get(key).body.decode()
+
+
+def world_in(folder: Path) -> World:
+    """A world of `PAIR` with journal and results in folders below ``folder``, as commands without Airflow open them."""
+    world = World(PAIR)
+    world.journal_store = LocalStore(f"file://{folder}/journal")
+    world.results = LocalStore(f"file://{folder}/journal/_results")
+    return world
