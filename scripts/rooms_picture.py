@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from airflow_recovery.rooms import MODES, ROOMS, Room, reachable
+from airflow_recovery.rooms import ANNEX_ROOMS, ROOMS, Room, reachable
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "architecture.md"
 BEGIN, END = "<!-- rooms: begin -->\n", "<!-- rooms: end -->\n"
@@ -30,7 +30,7 @@ def picture(rooms: Mapping[str, Room]) -> str:
         for name in names:
             room = shown[name]
             below = [f"`{text}`" for text in _nearest(shown, name)]
-            marks = ("pure", room.is_pure), ("knows Airflow", room.knows_airflow), ("a mode", name in MODES)
+            marks = ("pure", room.is_pure), ("knows Airflow", room.knows_airflow), ("an annex", name in ANNEX_ROOMS)
             holding = ", ".join(mark for mark, holds in marks if holds)
             lines.append(f"| {floor} | `{name}` | {room.task} | {', '.join(below)} | {holding} |")
     return "\n".join(lines) + "\n"

@@ -17,23 +17,13 @@ from our_imports import imports_of, name_called
 
 import airflow_recovery
 from airflow_recovery import airflow_compat
-from airflow_recovery.rooms import MODES, ROOMS, reachable
+from airflow_recovery.rooms import ANNEX_ROOMS, ELSEWHERE, IN_AIRFLOW, ROOMS, reachable
 
 ROOT = Path(airflow_recovery.__file__).parent
 OURS = "airflow_recovery"
 
-# Two files of a room without Airflow put the commands into Airflow's own command line, and one lets a real task run.
-KNOW_AIRFLOW = ("console.definition", "console.in_airflow", "testing.crash_kit.task_process")
 # What Airflow promises to keep; of its providers, their own modules.
 PUBLIC_OF_AIRFLOW = {"airflow.sdk", "airflow.sdk.exceptions", "airflow.triggers.base", "airflow.plugins_manager"}
-# Files of other rooms that belong to a mode: they are of no use where its room is deleted.
-OF_A_MODE = {
-    "triggers.channel": "streaming",
-    "operators.audit": "streaming",
-    "task.split_task": "splits",
-    "task.streaming_task": "streaming",
-}
-
 # What a pure module may import: parts of the standard library that neither see nor touch the world outside.
 PURE_STDLIB = {
     "__future__", "abc", "bisect", "collections", "copy", "dataclasses", "difflib", "enum", "functools", "graphlib",
@@ -87,9 +77,12 @@ def our_imports(source: str, package: str) -> Iterator[str]:
 
 def forbidden_imports(source: str, package: str, name: str) -> list[str]:
     """What the module ``name`` imports that the table does not allow."""
-    room = name.partition(".")[0]
-    knows_airflow = ROOMS[room].knows_airflow or name in KNOW_AIRFLOW
-    allowed = {room, *ROOMS[room].may_import, OF_A_MODE.get(name, room), *(["airflow_compat"] if knows_airflow else [])}
+    room, _, module = name.partition(".")
+    runs_in_airflow = module in ROOMS[room].in_airflow
+    knows_airflow = ROOMS[room].knows_airflow or runs_in_airflow
+    allowed = {room, *ROOMS[room].may_import, ELSEWHERE.get(name, room)}
+    allowed |= {"airflow_compat"} if knows_airflow else set()
+    allowed |= {*IN_AIRFLOW} if runs_in_airflow else set()
     wrong = [module for module in our_imports(source, package) if module.partition(".")[0] not in allowed]
     return wrong + [
         module for module in imports_of(source, package) if is_inside(module, "airflow") and not knows_airflow
@@ -208,9 +201,9 @@ def test_benchmarks_use_scripts_and_not_the_other_way_round() -> None:
     assert any(is_inside(each, "benchmarks") for each in imports_of("from benchmarks.plot import svg", "scripts"))
 
 
-def test_the_core_does_not_know_the_modes() -> None:
+def test_the_core_does_not_know_the_annexes() -> None:
     core = reachable("attempt", "driver", "story", "planning", "__init__")
-    assert core.isdisjoint(MODES)
+    assert core.isdisjoint(ANNEX_ROOMS)
     assert "testing" not in core
 
 

@@ -27,7 +27,7 @@ from pathlib import Path, PurePosixPath
 from airflow_recovery.driver.private_folder import hold, private_folder, remove_unused
 from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.job.package_files import hashed_files
-from airflow_recovery.rooms import MODES, reachable
+from airflow_recovery.rooms import ANNEX_ROOMS, ROOMS, reachable
 
 _OURS = "airflow_recovery"
 _ARCHIVES = "airflow-recovery-"
@@ -117,16 +117,17 @@ def _top_level(job_ref: str) -> str:
 
 
 def _our_files() -> Iterator[tuple[str, Path]]:
-    """The package itself, which a job's module imports, the driver's room, the modes, and all that these may import.
+    """The package itself, which a job's module imports, the driver's room, the annexes, and all that these may import.
 
-    A mode whose room is not here is left out: no region of this machine can be of it.
+    An annex that is not here is left out: no region of this machine can be of it.
     """
     root = Path(__file__).resolve().parents[1]
-    for name in sorted(reachable("__init__", "driver", *MODES)):
+    for name in sorted(reachable("__init__", "driver", *ANNEX_ROOMS)):
         room, module = root / name, root / f"{name}.py"
         if room.is_dir():
-            yield from _tree(room, f"{_OURS}/{name}")
-        elif name not in MODES:
+            in_airflow = {room / f"{each}.py" for each in ROOMS[name].in_airflow}
+            yield from ((inside, path) for inside, path in _tree(room, f"{_OURS}/{name}") if path not in in_airflow)
+        elif name not in ANNEX_ROOMS:
             yield f"{_OURS}/{name}.py", module
 
 

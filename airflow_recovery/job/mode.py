@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from airflow_recovery.annexes import ANNEXES, by
 from airflow_recovery.job.vertex import Vertex
 from airflow_recovery.model.failover_strategy import FailoverStrategy
-from airflow_recovery.model.mode import BATCH, MODES, RegionMode, answers_of
-from airflow_recovery.model.result_type import PIPELINED_APPROXIMATE, ResultType
+from airflow_recovery.model.mode import BATCH, RegionMode, answers_of
+from airflow_recovery.model.result_type import ResultType
 
 if TYPE_CHECKING:
     from airflow_recovery.planning.graph import JobGraph
@@ -35,8 +36,8 @@ class DeclaringMode:
     """The option that declares it, for messages."""
     usual_strategy: ClassVar[FailoverStrategy | None] = None
     """The failover strategy of a job that declares none, where it is not ``region``."""
-    is_audited: ClassVar[bool] = False
-    """Whether an audit of the run stands before its publish."""
+    last_task: ClassVar[str | None] = None
+    """The module that has the id and the operator of the group's last task, as ``LAST_TASK``; `None`: the publish."""
     keeps_vanished_splits: ClassVar[bool] = False
     """Whether what was read of a split is kept when the split is gone (``vanished="keep"``)."""
 
@@ -74,11 +75,9 @@ class DeclaringMode:
         """Raise `JobDefinitionError` where the job could not run in a DAG with these limits."""
 
 
-_MODE_OF_OPTION = {
-    "streaming": "streaming",
-    **dict.fromkeys(("commit", "assignment", "batch_bytes", "loss_budget"), "split"),
-}
-MODE_OF_RESULT = {PIPELINED_APPROXIMATE: "streaming"}
+_MODE_OF_OPTION = by("vertex_options")
+MODE_OF_RESULT = {ResultType(name): mode for name, mode in by("result_types").items()}
+_MODE_OF_STRATEGY = by("failover_strategies")
 
 
 def declaring(mode: str) -> DeclaringMode:
@@ -92,20 +91,21 @@ def declared_modes(vertex: Vertex, options: Mapping[str, Any]) -> dict[str, obje
     asked = {mode for name, mode in _MODE_OF_OPTION.items() if name in names}
     if vertex.result in MODE_OF_RESULT:
         asked.add(MODE_OF_RESULT[vertex.result])
-    answers = {mode: declaring(mode).declared(vertex, options) for mode in MODES if mode in asked}
+    answers = {mode: declaring(mode).declared(vertex, options) for mode in ANNEXES if mode in asked}
     return {mode: declared for mode, declared in answers.items() if declared is not None}
 
 
 def modes_in(vertices: Iterable[Vertex]) -> tuple[DeclaringMode, ...]:
     """The modes that anything in a job is declared for."""
     named = {mode for vertex in vertices for mode in vertex.modes}
-    return tuple(declaring(mode) for mode in MODES if mode in named)
+    return tuple(declaring(mode) for mode in ANNEXES if mode in named)
 
 
 def check_strategy(strategy: FailoverStrategy, vertices: Mapping[str, Vertex], job: str) -> None:
     """Raise `JobDefinitionError` for a strategy that belongs to a mode which nothing in the job is declared for."""
-    if strategy.is_approximate:
-        declaring("streaming").check_strategy(strategy, vertices, job)
+    mode = _MODE_OF_STRATEGY.get(strategy.value)
+    if mode is not None:
+        declaring(mode).check_strategy(strategy, vertices, job)
 
 
 def planned_mode(

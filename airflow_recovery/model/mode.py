@@ -7,18 +7,19 @@ A room that would do something else in another mode has a class of questions wit
 `airflow_recovery.planning.mode.PlanningMode`. Another mode answers them in a module of its own package, whose name the
 room chooses (``planning``), by a subclass whose one instance is ``MODE``. `answers_of` finds it.
 
-A mode's package is imported when the first region of that mode is met, not before: without the package everything
-else still works. `MODES` is the only place that names the packages.
+A mode's package is an annex (`airflow_recovery.annexes`). It is imported when the first region of that mode is met, not
+before: without the package everything else still works.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, ClassVar, Protocol, TypeVar
 
+from airflow_recovery.annexes import ANNEXES, by
 from airflow_recovery.errors import ConfigurationError
 
 
@@ -98,14 +99,7 @@ class HasMode(Protocol):
         ...
 
 
-MODES: Mapping[str, str] = {"streaming": "airflow_recovery.streaming", "split": "airflow_recovery.splits"}
-"""The package of each mode but batch, by the mode's name."""
-
-_MODE_OF_KEY = {
-    **dict.fromkeys(("channels_in", "channels_out", "stateful", "replays", "channels", "after"), "streaming"),
-    # Streaming claims write ``reading`` as well, and always with ``channels``, which comes first here.
-    **dict.fromkeys(("split_source", "pulls_splits", "base", "reading", "parts", "lost_splits"), "split"),
-}
+_MODE_OF_KEY = by("record_keys")
 
 
 def value_class(record: type[Any], keys: Iterable[str]) -> type[RegionMode]:
@@ -132,7 +126,7 @@ def answers_of(mode: str, module: str, questions: type[A]) -> A:
         return questions()
     answers: object = answering.MODE
     if not isinstance(answers, questions):
-        raise TypeError(f"{MODES[mode]}.{module}.MODE: expected a {questions.__name__}, found {answers!r}")
+        raise TypeError(f"{ANNEXES[mode].package}.{module}.MODE: expected a {questions.__name__}, found {answers!r}")
     return answers
 
 
@@ -141,7 +135,9 @@ def all_answers(module: str, questions: type[A]) -> list[A]:
 
     For questions about a whole run, which may have had regions of other modes before its code was changed.
     """
-    return [answers_of(name, module, questions) for name, package in MODES.items() if find_spec(package) is not None]
+    return [
+        answers_of(name, module, questions) for name, annex in ANNEXES.items() if find_spec(annex.package) is not None
+    ]
 
 
 def modes_of(records: Iterable[HasMode]) -> tuple[str, ...]:
@@ -155,7 +151,7 @@ def modes_of_keys(keys: Iterable[str]) -> tuple[str, ...]:
 
 
 def _module(mode: str, module: str) -> Any:
-    package = MODES[mode]
+    package = ANNEXES[mode].package
     try:
         return import_module(f"{package}.{module}")
     except ModuleNotFoundError as error:

@@ -79,7 +79,7 @@ class SparkJobTaskGroup(TaskGroup):
 
     Streaming regions, which a channel connects (``PIPELINED_APPROXIMATE``), run at the same time: no task waits for
     another one of them, and a region that reads a channel waits in the triggerer until it is open. The last task is
-    then ``<group_id>.audit``, an `airflow_recovery.operators.audit.RecoveryAuditOperator`. Give such a group a pool of
+    then ``<group_id>.audit``, an `airflow_recovery.streaming.audit_operator.RecoveryAuditOperator`. Give such a group a pool of
     its own, with as many slots as it has regions times ``max_active_runs``; ``start_timeout_s`` bounds the wait.
 
     The job's module is imported while the DAG file is parsed: import pyspark inside the vertices, not at its top.
@@ -307,11 +307,12 @@ def _first_on_shared_spark(job: Job) -> list[str]:
 
 
 def _last_task(modes: Sequence[DeclaringMode]) -> tuple[str, type[RecoveryPublishOperator]]:
-    """Id and operator of the group's last task. The audit belongs to a mode: it is imported where one asks for it."""
-    if not any(mode.is_audited for mode in modes):
+    """Id and operator of the group's last task: a mode may have its own, which is imported for its jobs alone."""
+    module = next((mode.last_task for mode in modes if mode.last_task is not None), None)
+    if module is None:
         return PUBLISH_TASK, RecoveryPublishOperator
-    audit = import_module("airflow_recovery.operators.audit")
-    return audit.AUDIT_TASK, audit.RecoveryAuditOperator
+    last_task: tuple[str, type[RecoveryPublishOperator]] = import_module(module).LAST_TASK
+    return last_task
 
 
 def _map_chain(

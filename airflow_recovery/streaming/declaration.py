@@ -41,7 +41,7 @@ class StreamingDeclaration(DeclaringMode):
 
     declared_by = "result=APPROXIMATE"
     usual_strategy = FailoverStrategy.APPROXIMATE_SINGLE  # a region restarts alone
-    is_audited = True
+    last_task = "airflow_recovery.streaming.audit_operator"
 
     def declared(self, vertex: Vertex, options: Mapping[str, Any]) -> StreamDeclaration | None:
         """The options of its channel and its region; `None` without either. Raises `JobDefinitionError`."""

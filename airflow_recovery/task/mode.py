@@ -1,17 +1,17 @@
 """What the task of a region asks the region's mode, where Airflow is at hand. The answers here are batch's.
 
-Other modes answer in files of this room, since their own rooms don't know Airflow.
+Another mode answers in ``task`` of its package.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from airflow_recovery.attempt.application import SparkApplication
 from airflow_recovery.attempt.region_task import RegionResult
+from airflow_recovery.model.mode import answers_of
 from airflow_recovery.model.region_plan import RegionPlan
 
 if TYPE_CHECKING:
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from airflow_recovery.job import Vertex
     from airflow_recovery.task.job_run import OpenJobRun
-
-_ANSWERS = {"split": "airflow_recovery.task.split_task", "streaming": "airflow_recovery.task.streaming_task"}
 
 
 class WaitingOperator(Protocol):
@@ -73,9 +71,5 @@ class TaskMode:
 
 
 def task_of(region: RegionPlan) -> TaskMode:
-    """The answers of the mode that ``region`` has; its module is imported here, at the first such region."""
-    module = _ANSWERS.get(region.mode.name)
-    if module is None:
-        return TaskMode()
-    answers: TaskMode = import_module(module).MODE
-    return answers
+    """The answers of the mode that ``region`` has. Raises `ConfigurationError` if its package is not installed."""
+    return answers_of(region.mode.name, "task", TaskMode)

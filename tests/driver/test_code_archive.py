@@ -14,7 +14,7 @@ from airflow_recovery.driver.code_archive import build_archive
 from airflow_recovery.errors import CodeReplaced, ConfigurationError
 from airflow_recovery.job import package_files
 from airflow_recovery.job.module_code import canonical, find_module
-from airflow_recovery.rooms import MODES, reachable
+from airflow_recovery.rooms import ANNEX_ROOMS, reachable
 
 
 @pytest.fixture(autouse=True)
@@ -294,7 +294,7 @@ def test_a_driver_imports_all_that_it_has_of_ours_from_the_archive_alone(code: P
 def test_control_a_room_that_does_not_travel_is_missed(
     code: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    without_sinks = reachable("__init__", "driver", *MODES) - {"sinks"}
+    without_sinks = reachable("__init__", "driver", *ANNEX_ROOMS) - {"sinks"}
     monkeypatch.setattr("airflow_recovery.driver.code_archive.reachable", lambda *rooms: without_sinks)
     archive = build_archive("lonely:job")
     answer = import_all(archive, tmp_path)

@@ -9,12 +9,12 @@ import pytest
 from dataclass_strategies import values_of
 from hypothesis import given
 
+from airflow_recovery.annexes import ANNEXES
 from airflow_recovery.driver import ModeSpec, RegionSpec, RunDates, StoreSpec, VertexSpec
 from airflow_recovery.model.channel_options import LossBudget, Overflow, Reconnect
 from airflow_recovery.model.committing import CommitKind, CommitMode, CommitSpec
 from airflow_recovery.model.inputs import InputRef
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
-from airflow_recovery.model.mode import MODES
 from airflow_recovery.model.records import AttemptTrace, ExternalObject, RunIdentity
 from airflow_recovery.splits.mode import AdoptedBatches
 from airflow_recovery.splits.spec import SplitSpec
@@ -92,7 +92,7 @@ print(*sys.modules)
 """
     answer = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     rooms = ("driver", "spec")
-    assert {f"{package}.{room}" for package in MODES.values() for room in rooms}.isdisjoint(answer.stdout.split())
+    assert {f"{annex.package}.{room}" for annex in ANNEXES.values() for room in rooms}.isdisjoint(answer.stdout.split())
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", "3", "null", '{"job": 1}'])

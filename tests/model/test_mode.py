@@ -9,8 +9,8 @@ from typing import ClassVar
 
 import pytest
 
+from airflow_recovery.annexes import ANNEXES, Annex
 from airflow_recovery.errors import ConfigurationError
-from airflow_recovery.model import mode
 from airflow_recovery.model.mode import BATCH, RegionMode, answers_of, modes_of
 
 
@@ -34,7 +34,7 @@ class Tidal(RegionMode):
 def tidal(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     module = ModuleType("tides.asking")
     module.MODE = Answers()  # type: ignore[attr-defined]
-    monkeypatch.setattr(mode, "MODES", {"tidal": "tides"})
+    monkeypatch.setitem(ANNEXES, "tidal", Annex("tides", (), ()))
     monkeypatch.setitem(sys.modules, "tides", ModuleType("tides"))
     monkeypatch.setitem(sys.modules, "tides.asking", module)
     return module
@@ -56,7 +56,7 @@ def test_a_mode_that_answers_other_questions_is_refused(tidal):
 
 @pytest.mark.usefixtures("tidal")
 def test_the_error_for_a_mode_that_is_not_installed_names_its_package(monkeypatch):
-    monkeypatch.setattr(mode, "MODES", {"tidal": "tides_that_are_not_there"})
+    monkeypatch.setitem(ANNEXES, "tidal", Annex("tides_that_are_not_there", (), ()))
     with pytest.raises(ConfigurationError, match="expected the package tides_that_are_not_there"):
         answers_of("tidal", "asking", Questions)
 

@@ -58,7 +58,6 @@ from airflow_recovery.operators import (
     StopSparkOperator,
     recoverable,
 )
-from airflow_recovery.operators.audit import RecoveryAuditOperator
 from airflow_recovery.operators.drop_in import DropInOperator
 from airflow_recovery.operators.recovering import RecoveringOperator
 from airflow_recovery.operators.submitting import SubmittingOperator
@@ -66,6 +65,7 @@ from airflow_recovery.planning.restart_budget import RestartLimits
 from airflow_recovery.sensors import RecoveryResultSensor
 from airflow_recovery.sinks import DeltaTable, IcebergTable, PostgresTable, ProbedSink
 from airflow_recovery.streaming import APPROXIMATE, Streaming
+from airflow_recovery.streaming.audit_operator import RecoveryAuditOperator
 
 DIAMOND = "dagjobs.shapes:diamond"
 

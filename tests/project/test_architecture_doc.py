@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from airflow_recovery.rooms import MODES, ROOMS
+from airflow_recovery.rooms import ANNEX_ROOMS, ROOMS
 from scripts.rooms_picture import PAGE, drawn_into, floors
 
 TEXT = PAGE.read_text(encoding="utf-8")
@@ -41,7 +41,7 @@ def test_every_question_to_a_mode_is_in_the_table() -> None:
     assert {answered_in for *_, answered_in in rows} == {"mode", *asked}, "see the table in 'The two modes'"
     for questions, path, answered_in in rows:
         assert f"class {questions}" in (package / path).read_text(encoding="utf-8"), questions
-        assert any((package / mode / f"{answered_in}.py").is_file() for mode in MODES), answered_in
+        assert any((package / mode / f"{answered_in}.py").is_file() for mode in ANNEX_ROOMS), answered_in
 
 
 def test_every_kind_of_change_begins_in_at_most_five_files() -> None:

@@ -23,13 +23,13 @@ from airflow_recovery.hooks.clear_clients import FirstClearClient
 from airflow_recovery.model.channel_options import LossBudget, Reconnect
 from airflow_recovery.model.records import Reset
 from airflow_recovery.operators import RecoveryPublishOperator, SparkJobTaskGroup, SparkRegionOperator
-from airflow_recovery.operators.audit import RecoveryAuditOperator
 from airflow_recovery.planning.restart_strategy import NoRestart
+from airflow_recovery.streaming import task as streaming_task
+from airflow_recovery.streaming.audit_operator import RecoveryAuditOperator
 from airflow_recovery.streaming.consuming import commit_batch, create_view, make_plan
 from airflow_recovery.streaming.producing import open_producer
 from airflow_recovery.streaming.spec import StreamingSpec
-from airflow_recovery.task import streaming_task
-from airflow_recovery.task.streaming_task import StreamingApplication
+from airflow_recovery.streaming.task import StreamingApplication
 from airflow_recovery.testing.patience import wait_until
 from airflow_recovery.triggers.channel import ChannelOpenTrigger
 
@@ -256,7 +256,7 @@ def test_without_a_triggerer_it_waits_in_the_task(
         waits.append(seconds)
         run_region("events")
 
-    monkeypatch.setattr("airflow_recovery.task.streaming_task.time", SimpleNamespace(sleep=sleep, time=time.time))
+    monkeypatch.setattr("airflow_recovery.streaming.task.time", SimpleNamespace(sleep=sleep, time=time.time))
     summary = run_region("scores", given={"deferrable": False}, states=states(events="running"))
     assert (summary["decision"], len(waits)) == ("ran", 1)
 

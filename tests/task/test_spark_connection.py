@@ -16,9 +16,9 @@ from airflow_recovery.model.records import AttemptState, Outcome, RunIdentity
 from airflow_recovery.model.region_plan import RegionPlan
 from airflow_recovery.model.result_type import BLOCKING
 from airflow_recovery.splits.mode import CommittedBatchRef, LostSplit, SplitOutcome, SplitPlan
+from airflow_recovery.splits.task import MODE
 from airflow_recovery.task.open_run import RunPlace
 from airflow_recovery.task.run_spark import open_run_spark
-from airflow_recovery.task.split_task import MODE
 from airflow_recovery.task.summary import summary_of
 
 flights = job("flights")

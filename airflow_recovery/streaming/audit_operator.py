@@ -51,6 +51,9 @@ class RecoveryAuditOperator(RecoveryPublishOperator):
         return [audit.text() for audit in self._audits]
 
 
+LAST_TASK = (AUDIT_TASK, RecoveryAuditOperator)
+
+
 def _count(context: Context, audits: tuple[ChannelAudit, ...]) -> None:
     """Send what was counted as gauges of Airflow's metrics: ``recovery.channel.<dag>.<channel>.<counter>``."""
     from airflow_recovery.airflow_compat import stats

@@ -1,7 +1,7 @@
-"""Without the package of a mode the product still imports and type-checks, and batch regions run as before.
+"""Without an annex, and without all of them, the product still imports and type-checks, and batch regions run as before.
 
-That no module of the core imports a mode is held by `test_layering`; here a copy of the package has no such room, nor
-the files of other rooms that belong to it. `testing` is not looked at: it is there to test both modes.
+`test_layering` holds that no module of the core imports an annex. Here a copy of the package has no such room, nor the
+files of other rooms that belong to it. `testing` is left out: it is there to test the annexes.
 """
 
 from __future__ import annotations
@@ -14,13 +14,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from test_layering import OF_A_MODE
 
 import airflow_recovery
-from airflow_recovery.rooms import MODES, ROOMS
+from airflow_recovery.rooms import ANNEX_ROOMS, ELSEWHERE, ROOMS
 
 TESTS = Path(__file__).parents[1]
-PRODUCT = sorted(ROOMS.keys() - {*MODES, "testing", "__init__", "__main__"})
+PRODUCT = sorted(ROOMS.keys() - {*ANNEX_ROOMS, "testing", "__init__", "__main__"})
 BATCH_TESTS = (
     "planning/test_evaluation.py",
     "planning/test_determinism.py",
@@ -48,14 +47,14 @@ for room in sys.argv[1:]:
 """
 
 
-@pytest.fixture(params=MODES)
+@pytest.fixture(params=[*ANNEX_ROOMS, "all"])
 def without(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """A folder with the package, but for the room and the files of one mode."""
+    """A folder with the package, but for the room and the files of one annex, or of all of them."""
     package = tmp_path / "airflow_recovery"
     shutil.copytree(Path(airflow_recovery.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.rmtree(package / request.param)
-    for module, mode in OF_A_MODE.items():
-        if mode == request.param:
+    for annex in ANNEX_ROOMS if request.param == "all" else [request.param]:
+        shutil.rmtree(package / annex)
+        for module in (module for module, owner in ELSEWHERE.items() if owner == annex):
             (package / module.replace(".", "/")).with_suffix(".py").unlink()
     return tmp_path
 
@@ -68,10 +67,10 @@ def run(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
 
 
 def gone(folder: Path) -> str:
-    return next(mode for mode in MODES if not (folder / "airflow_recovery" / mode).exists())
+    return next(annex for annex in ANNEX_ROOMS if not (folder / "airflow_recovery" / annex).exists())
 
 
-def import_the_mode(folder: Path) -> None:
+def import_the_annex(folder: Path) -> None:
     (folder / "airflow_recovery" / "planning" / "knows.py").write_text(
         f"from airflow_recovery.{gone(folder)} import mode\n"
     )
@@ -89,32 +88,32 @@ def type_check(folder: Path, cache: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.slow
-def test_every_module_imports_without_the_mode(without: Path) -> None:
+def test_every_module_imports_without_the_annex(without: Path) -> None:
     answer = run(without, "-c", IMPORT_ALL, *PRODUCT)
     assert answer.returncode == 0, answer.stderr
 
 
-def test_control_an_import_of_the_mode_would_be_found(without: Path) -> None:
-    import_the_mode(without)
+def test_control_an_import_of_the_annex_would_be_found(without: Path) -> None:
+    import_the_annex(without)
     answer = run(without, "-c", IMPORT_ALL, "planning")
     assert f"No module named 'airflow_recovery.{gone(without)}'" in answer.stderr
 
 
 @pytest.mark.drill
-def test_the_types_are_right_without_the_mode(without: Path, mypy_cache: Path) -> None:
+def test_the_types_are_right_without_the_annex(without: Path, mypy_cache: Path) -> None:
     answer = type_check(without, mypy_cache)
     assert answer.returncode == 0, answer.stdout + answer.stderr
 
 
 @pytest.mark.drill
-def test_control_an_import_of_the_mode_for_types_alone_would_be_found(without: Path, mypy_cache: Path) -> None:
-    import_the_mode(without)
+def test_control_an_import_of_the_annex_for_types_alone_would_be_found(without: Path, mypy_cache: Path) -> None:
+    import_the_annex(without)
     answer = type_check(without, mypy_cache)
     assert f'"airflow_recovery.{gone(without)}"' in answer.stdout
 
 
 @pytest.mark.drill
-def test_batch_regions_run_without_the_mode(without: Path) -> None:
+def test_batch_regions_run_without_the_annex(without: Path) -> None:
     """The tests are copied as well: they must find the package in the folder, and no other one."""
     # Their conftest would install the whole package.
     ignored = shutil.ignore_patterns("__pycache__", "integration", "tab", "conftest.py")
