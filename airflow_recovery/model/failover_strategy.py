@@ -31,18 +31,6 @@ class FailoverStrategy(str, Enum):
     APPROXIMATE_SINGLE = "approximate-single"
     """Milestone three: a streaming region restarts alone. What a job with channels does where nothing is said."""
 
-    @property
-    def is_approximate(self) -> bool:
-        """It is about channels: regions that no channel connects restart as by ``region``."""
-        return self in _APPROXIMATE
-
-
-_APPROXIMATE = (
-    FailoverStrategy.APPROXIMATE_SINK,
-    FailoverStrategy.APPROXIMATE_DOWNSTREAM,
-    FailoverStrategy.APPROXIMATE_SINGLE,
-)
-
 
 class RecoveryMode(str, Enum):
     """FLIP-1, phase 1: is a failure an affair of the task, or of the whole job?"""

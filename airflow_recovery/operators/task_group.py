@@ -79,8 +79,9 @@ class SparkJobTaskGroup(TaskGroup):
 
     Streaming regions, which a channel connects (``PIPELINED_APPROXIMATE``), run at the same time: no task waits for
     another one of them, and a region that reads a channel waits in the triggerer until it is open. The last task is
-    then ``<group_id>.audit``, an `airflow_recovery.streaming.audit_operator.RecoveryAuditOperator`. Give such a group a pool of
-    its own, with as many slots as it has regions times ``max_active_runs``; ``start_timeout_s`` bounds the wait.
+    then ``<group_id>.audit``, an `airflow_recovery.streaming.audit_operator.RecoveryAuditOperator`. Give such a group a
+    pool of its own, with as many slots as it has regions times ``max_active_runs``; ``start_timeout_s`` bounds the
+    wait.
 
     The job's module is imported while the DAG file is parsed: import pyspark inside the vertices, not at its top.
     Raises `JobDefinitionError` where the job is not what it must be; Airflow shows it as an import error of the DAG.

@@ -1,4 +1,4 @@
-"""Without an annex, and without all of them, the product still imports and type-checks, and batch regions run as before.
+"""Without an annex, and without all of them, the product imports and type-checks, and batch regions run as before.
 
 `test_layering` holds that no module of the core imports an annex. Here a copy of the package has no such room, nor the
 files of other rooms that belong to it. `testing` is left out: it is there to test the annexes.
