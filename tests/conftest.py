@@ -223,6 +223,7 @@ SHARE_A_SPARK = (
     "tests/project/test_demo_approximate.py",
     "tests/project/test_demo_job.py",
     "tests/project/test_readme.py",
+    "tests/results/test_toy_result_type.py",
     "tests/results/test_types_apart.py",
     "tests/sinks/test_spark_rows_in_sinks.py",
     "tests/sinks/test_value_matrix.py",

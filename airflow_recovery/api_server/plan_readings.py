@@ -13,8 +13,8 @@ from pydantic import BaseModel, ConfigDict
 
 from airflow_recovery.api_server.readings import Access, as_json, evaluation_of, places_of
 from airflow_recovery.attempt.task_instances import Observation
-from airflow_recovery.model.cached_location import is_cached_location
 from airflow_recovery.model.keys import TaskKey
+from airflow_recovery.model.result_type import kept_by
 from airflow_recovery.planning.plan_text import count_text, plan_text
 from airflow_recovery.planning.scenario import Request
 from airflow_recovery.story.compared_components import unseen_code, unseen_text
@@ -101,7 +101,7 @@ def _warnings(access: Access, view: RunView, prepared: Prepared) -> list[str]:
         for region in view.in_use.plan.regions
         if (current := view.in_use.state.of(region.name).current) is not None
         and current.outcome is not None
-        and any(is_cached_location(output.location) for output in current.outcome.outputs)
+        and any(kept_by(output.location) for output in current.outcome.outputs)
     ]
     if cached:
         warnings.append(f"Taken to be cached still, since only tasks can ask their Spark server: {', '.join(cached)}.")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -17,17 +17,18 @@ from airflow_recovery.driver.cached_blocks import evicted
 from airflow_recovery.driver.digest import digest_metrics, digest_of
 from airflow_recovery.driver.failure import describe, is_user_error
 from airflow_recovery.driver.failure_class import FailureClass, classify
-from airflow_recovery.errors import CacheUnreachable, ManifestInvalid, PartitionMissing
-from airflow_recovery.model.cached_location import CachedLocation, is_cached_location
+from airflow_recovery.errors import CacheUnreachable, JobDefinitionError, ManifestInvalid, PartitionMissing
+from airflow_recovery.model.cached_location import CachedLocation
 from airflow_recovery.model.manifest import PartitionManifest
-from airflow_recovery.model.result_type import ResultType
-from airflow_recovery.results.cached import VIEW_PREFIX
+from airflow_recovery.model.result_type import CACHED, CACHED_MEMORY_ONLY
+from airflow_recovery.results.cached import VIEW_PREFIX, cached_view_name
+from airflow_recovery.results.keeper import AskServer, ResultKeeper, ResultPlace
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-STORAGE_LEVELS = {ResultType.CACHED: "DISK_ONLY", ResultType.CACHED_MEMORY_ONLY: "MEMORY_ONLY"}
-"""Spark's storage level of each type. `ResultType.CACHED` is on disk, so that other queries' memory evicts nothing."""
+STORAGE_LEVELS = {CACHED: "DISK_ONLY", CACHED_MEMORY_ONLY: "MEMORY_ONLY"}
+"""Spark's storage level of each type. ``CACHED`` is on disk, so that other queries' memory evicts nothing."""
 
 _BLAMED_ON_THE_RESULT = (
     FailureClass.PARTITION_MISSING,
@@ -36,6 +37,67 @@ _BLAMED_ON_THE_RESULT = (
     FailureClass.USER_CODE,
 )
 _NO_SUCH_VIEW = "TABLE_OR_VIEW_NOT_FOUND"
+
+
+class CachedResults(ResultKeeper):
+    """Keeps results on the Spark Connect server that runs their regions, for as long as it runs."""
+
+    is_made_again = True
+
+    def write(self, spark: SparkSession, frame: DataFrame, place: ResultPlace) -> PartitionManifest:
+        """Have the server keep ``frame`` as a view. Raises `JobDefinitionError` if no server runs the region."""
+        if place.server is None:
+            raise JobDefinitionError(
+                f"{place.where}: expected a Spark Connect server that keeps it, found an application that ends with "
+                "its region: declare it with result=BLOCKING"
+            )
+        return cache_result(
+            spark,
+            frame,
+            result=place.result,
+            level=STORAGE_LEVELS[place.type],
+            server=place.server,
+            view=cached_view_name(place.journal, place.identity, place.region, place.attempt, place.result),
+            is_digested=place.is_digested,
+        )
+
+    def read(self, spark: SparkSession, manifest: PartitionManifest) -> DataFrame:
+        """A lazy frame over what the view of ``manifest`` holds.
+
+        Raises `PartitionMissing` if the session's server does not keep it: the region task then looks for itself.
+        """
+        location = CachedLocation.parse(manifest.location)
+        lost = why_lost(spark, location)
+        if lost is not None:
+            raise PartitionMissing(f"the cached result {manifest.result!r} can't be read: {lost}")
+        return spark.table(f"global_temp.{location.view}")
+
+    def why_lost(self, manifest: PartitionManifest, ask_server: AskServer) -> str | None:
+        """What the server says."""
+        return ask_server(manifest)
+
+    def after_failure(
+        self, error: Exception, spark: SparkSession, inputs: Sequence[PartitionManifest], log: logging.Logger
+    ) -> None:
+        """Raise `PartitionMissing` if one of ``inputs`` is lost. Returns if the server can't be asked."""
+        if isinstance(error, PartitionMissing):
+            return
+        from pyspark.errors import PySparkException
+
+        is_own = not isinstance(error, PySparkException) or is_user_error(describe(error))
+        for manifest in inputs:
+            try:
+                lost = why_lost(spark, CachedLocation.parse(manifest.location))
+                if lost is None and not is_own:
+                    lost = forget_unreadable(spark, manifest, log)
+            except Exception as second:
+                log.warning("It could not be asked if the cached input %s is there: %s", manifest.result, second)
+                return
+            if lost is not None:
+                raise PartitionMissing(f"the cached input {manifest.result!r} is lost: {lost} ({error})") from error
+
+
+KEEPER = CachedResults()
 
 
 def cache_result(
@@ -84,18 +146,6 @@ def only_mine(frame: DataFrame, view: str) -> DataFrame:
     return frame.where(F.lit(view) == F.lit(view))
 
 
-def read_cached(spark: SparkSession, manifest: PartitionManifest) -> DataFrame:
-    """A lazy frame over what the view of ``manifest`` holds.
-
-    Raises `PartitionMissing` where the session's server does not keep it: the region task then looks for itself.
-    """
-    location = CachedLocation.parse(manifest.location)
-    lost = why_lost(spark, location)
-    if lost is not None:
-        raise PartitionMissing(f"the cached result {manifest.result!r} can't be read: {lost}")
-    return spark.table(f"global_temp.{location.view}")
-
-
 def application_id(spark: SparkSession) -> str:
     """The id of the server's Spark application: a server that was restarted has another one."""
     return str(spark.conf.get("spark.app.id"))
@@ -125,31 +175,6 @@ def why_evicted(spark: SparkSession, manifest: PartitionManifest) -> str | None:
         return None
     text = evicted(spark, location)
     return None if text is None else f"{location.server}: {location.view}: {text}"
-
-
-def check_after(
-    error: Exception, spark: SparkSession, inputs: Iterable[PartitionManifest], log: logging.Logger
-) -> None:
-    """After ``error`` of a region with these inputs, raise `PartitionMissing` where one that was cached is lost.
-
-    Returns where none is lost, and where the server can't be asked: the caller then raises ``error``.
-    """
-    cached = [manifest for manifest in inputs if is_cached_location(manifest.location)]
-    if not cached or isinstance(error, PartitionMissing):
-        return
-    from pyspark.errors import PySparkException
-
-    is_own = not isinstance(error, PySparkException) or is_user_error(describe(error))
-    for manifest in cached:
-        try:
-            lost = why_lost(spark, CachedLocation.parse(manifest.location))
-            if lost is None and not is_own:
-                lost = forget_unreadable(spark, manifest, log)
-        except Exception as second:
-            log.warning("Whether the cached input %s is still there could not be asked: %s", manifest.result, second)
-            return
-        if lost is not None:
-            raise PartitionMissing(f"the cached input {manifest.result!r} is lost: {lost} ({error})") from error
 
 
 def forget_unreadable(spark: SparkSession, manifest: PartitionManifest, log: logging.Logger) -> str | None:

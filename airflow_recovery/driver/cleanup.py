@@ -27,7 +27,7 @@ def delete_scratch(spec: RegionSpec, log: logging.Logger) -> None:
     """
     vertices = [vertex.name for vertex in spec.vertices if vertex.is_scratch]
     # Spark may make evicted parts of a cached result again, and read scratch for that.
-    if not vertices or any(vertex.storage_level for vertex in spec.vertices):
+    if not vertices or any(vertex.kept_as for vertex in spec.vertices):
         return
     _delete(spec, [scratch_location(spec, vertex) for vertex in vertices], "scratch data", log)
 

@@ -6,14 +6,14 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from airflow_recovery.driver.cached import read_cached
 from airflow_recovery.driver.delta_result import read_delta
 from airflow_recovery.driver.iceberg_result import driver_tables, snapshot_files
 from airflow_recovery.driver.paths import decoded, spark_glob, spark_path
 from airflow_recovery.errors import ManifestInvalid
 from airflow_recovery.locations import TableLocation, comparable, is_table
-from airflow_recovery.model.cached_location import is_cached_location
 from airflow_recovery.model.manifest import PartitionManifest
+from airflow_recovery.model.result_type import kept_by
+from airflow_recovery.results.keeper import keeper_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameReader, SparkSession
@@ -26,14 +26,15 @@ def read_manifest(spark: SparkSession, manifest: PartitionManifest) -> DataFrame
     One listing of the location is compared with the manifest and used where they agree (Spark freezes its file index
     here, so that a file that comes later is not read); else every file is named, which costs two or three requests
     each. A file that is gone fails, here or in the action: see `failure.is_missing_input`. Sizes and etags are not
-    compared: that is `airflow_recovery.results.availability`. A cached result is read from the server that keeps it,
-    and a table's snapshot from the table.
+    compared: that is `airflow_recovery.results.availability`. A result that a keeper has is read by the keeper, and a
+    table's snapshot from the table.
 
-    Raises `ManifestInvalid` for a manifest without files and without a schema, and `PartitionMissing` for a cached
-    result that this session's server does not keep, and for a snapshot that its table does not have.
+    Raises `ManifestInvalid` for a manifest without files and without a schema, and `PartitionMissing` for a result that
+    its keeper does not have any more, and for a snapshot that its table does not have.
     """
-    if is_cached_location(manifest.location):
-        return read_cached(spark, manifest)
+    keeper = keeper_of(manifest.location)
+    if keeper is not None:
+        return keeper.read(spark, manifest)
     if is_table(manifest.location):
         if not TableLocation.parse(manifest.location).is_iceberg:
             return read_delta(spark, manifest)
@@ -80,7 +81,7 @@ def read_manifests(spark: SparkSession, manifests: Sequence[PartitionManifest]) 
                 f"{first.location} and {_columns(manifest)} at {manifest.location}: give every subtask's rows the "
                 "same names and types, and have what differs made again"
             )
-    if any(is_cached_location(manifest.location) for manifest in manifests):
+    if any(kept_by(manifest.location) for manifest in manifests):
         return _union([read_manifest(spark, manifest) for manifest in manifests])
     full = [manifest for manifest in manifests if manifest.objects]
     schema = _schema(first)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from airflow_recovery.driver.attempt_result import AttemptResult
 from airflow_recovery.driver.background import in_background
-from airflow_recovery.driver.cached import check_after
 from airflow_recovery.driver.mode import DriverMode
 from airflow_recovery.driver.progress import Progress
 from airflow_recovery.driver.region_spec import RegionSpec
@@ -23,6 +22,8 @@ from airflow_recovery.journal.masking import Mask
 from airflow_recovery.journal.scrub import scrubbed
 from airflow_recovery.model.inputs import Inputs
 from airflow_recovery.model.mode import answers_of
+from airflow_recovery.model.result_type import kept_by
+from airflow_recovery.results.keeper import keeper
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -72,7 +73,9 @@ def run_region(  # noqa: PLR0913 - what a driver has open already is handed in
         mode = answers_of(spec.mode.name, "driver", DriverMode)
         made = mode.run(region, progress, open_journal)
     except Exception as error:
-        check_after(error, spark, spec.inputs, log)
+        for kept in {kept_by(manifest.location) for manifest in spec.inputs} - {""}:
+            theirs = [manifest for manifest in spec.inputs if kept_by(manifest.location) == kept]
+            keeper(kept).after_failure(error, spark, theirs, log)
         raise
     spent = round(time.monotonic() - started, 3)
     return replace(

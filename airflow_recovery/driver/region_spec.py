@@ -83,13 +83,13 @@ class VertexSpec:
     name: str
     params: dict[str, Any]
     is_result: bool
-    """Written to the attempt's prefix, or cached, and registered."""
+    """Written to the attempt's prefix, or handed to a keeper, and registered."""
     is_scratch: bool
     """Pipelined with several readers here that must see the same rows: written once to scratch, read back by all."""
     is_digested: bool = False
     """A result whose consumers compare rows (`Determinism.VERIFY`): its manifest gets a digest."""
-    storage_level: str | None = None
-    """A result that the Connect server keeps at this level, instead of its being written."""
+    kept_as: str | None = None
+    """The name of its type, if a keeper has its rows (`airflow_recovery.results.keeper`); else they go to files."""
     table: TableSpec | None = None
     """The table whose snapshot the result is: the attempt overwrites it."""
 

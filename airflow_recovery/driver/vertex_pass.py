@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
-from airflow_recovery.driver.cached import cache_result
 from airflow_recovery.driver.cleanup import scratch_location
 from airflow_recovery.driver.delta_result import write_delta
 from airflow_recovery.driver.iceberg_result import driver_tables, write_iceberg
@@ -27,8 +26,9 @@ from airflow_recovery.job.context import RegionContext
 from airflow_recovery.job.coordinator import restored_coordinator
 from airflow_recovery.locations import TableLocation
 from airflow_recovery.model.manifest import PartitionManifest
+from airflow_recovery.model.result_type import RESULT_TYPES
 from airflow_recovery.model.split import Split
-from airflow_recovery.results.cached import cached_view_name
+from airflow_recovery.results.keeper import ResultPlace, keeper
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -253,7 +253,7 @@ class VertexPass:
     def _kept(self, frame: DataFrame, planned: VertexSpec) -> PartitionManifest:
         if planned.table is not None:
             return self._commit(frame, TableCommit.of(self._spec, planned))
-        return self._cache(frame, planned) if planned.storage_level else self._write_result(frame, planned)
+        return self._keep(frame, planned, planned.kept_as) if planned.kept_as else self._write_result(frame, planned)
 
     def _commit(self, frame: DataFrame, commit: TableCommit) -> PartitionManifest:
         started = time.monotonic()
@@ -272,28 +272,28 @@ class VertexPass:
         location = f"{self._spec.location}/{planned.name}{self._folder}"
         return self._write(frame, planned.name, location, is_digested=planned.is_digested)
 
-    def _cache(self, frame: DataFrame, planned: VertexSpec) -> PartitionManifest:
-        spec, level, server = self._spec, planned.storage_level, self._region.server
-        if server is None or level is None:
-            raise JobDefinitionError(
-                f"{self._region.vertex(planned.name).where}: expected a Spark Connect server that keeps it, found an "
-                "application that ends with its region: declare it with result=BLOCKING"
-            )
+    def _keep(self, frame: DataFrame, planned: VertexSpec, type_name: str) -> PartitionManifest:
+        spec, result_type = self._spec, RESULT_TYPES[type_name]
+        place = ResultPlace(
+            type=result_type,
+            result=planned.name,
+            identity=spec.identity,
+            region=spec.region,
+            attempt=spec.attempt,
+            journal=spec.journal.uri,
+            folder=f"{spec.location}/{planned.name}{self._folder}",
+            server=self._region.server,
+            where=self._region.vertex(planned.name).where,
+            is_digested=planned.is_digested,
+        )
         started = time.monotonic()
-        view = cached_view_name(spec.journal.uri, spec.identity, spec.region, spec.attempt, planned.name)
-        self._log.info("%s is cached (%s) by %s as %s", planned.name, level, server, view)
         with self._progress.watching(self._spark):
-            cached = cache_result(
-                self._spark,
-                frame,
-                result=planned.name,
-                level=level,
-                server=server,
-                view=view,
-                is_digested=planned.is_digested,
-            )
-        self._log.info("%s: %d rows are cached, in %.1f s", planned.name, cached.rows, time.monotonic() - started)
-        return cached
+            kept = keeper(result_type.kept_by).write(self._spark, frame, place)
+        spent = time.monotonic() - started
+        self._log.info(
+            "%s: %s rows are kept at %s (%s), in %.1f s", planned.name, kept.rows, kept.location, type_name, spent
+        )
+        return kept
 
     def _write(self, frame: DataFrame, name: str, location: str, *, is_digested: bool = False) -> PartitionManifest:
         started = time.monotonic()

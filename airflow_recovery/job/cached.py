@@ -31,7 +31,7 @@ def check_cached(graph: RegionGraph, vertices: Mapping[str, Vertex]) -> None:
 
 def _check_lineage(cached: Vertex, region: Region, vertices: Mapping[str, Vertex]) -> None:
     """Up from the cached vertex, inside its region, to what is read from files."""
-    where = f"{cached.where}: is {cached.result.value}"
+    where = f"{cached.where}: is {cached.result.name}"
     seen, queue = {cached.name}, [cached.name]
     while queue:
         vertex = vertices[queue.pop()]
@@ -53,7 +53,7 @@ def _check_lineage(cached: Vertex, region: Region, vertices: Mapping[str, Vertex
             is_inside = producer.name in region.vertices
             if not is_inside and producer.result.is_cached:
                 raise JobDefinitionError(
-                    f"{where}, and it is made of {producer.name!r}, which is {producer.result.value} too: what Spark "
+                    f"{where}, and it is made of {producer.name!r}, which is {producer.result.name} too: what Spark "
                     "evicts is computed again from files, and a cached result has none. Declare one of the two with "
                     "result=BLOCKING"
                 )

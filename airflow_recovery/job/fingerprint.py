@@ -195,7 +195,7 @@ def vertex_document(job: Job, vertex: str, params: Mapping[str, Any], *, code: l
         "job_version": job.version,
         "kind": declared.kind.value,
         "params": dict(params),
-        "result": declared.result.value,
+        "result": declared.result.name,
         "splits": declared.splits.identity if declared.splits else None,
         "version": declared.version,
         "vertex": declared.name,

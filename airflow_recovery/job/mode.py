@@ -12,7 +12,7 @@ from airflow_recovery.annexes import ANNEXES, by
 from airflow_recovery.job.vertex import Vertex
 from airflow_recovery.model.failover_strategy import FailoverStrategy
 from airflow_recovery.model.mode import BATCH, RegionMode, answers_of
-from airflow_recovery.model.result_type import ResultType
+from airflow_recovery.model.result_type import RESULT_TYPES, ResultType
 
 if TYPE_CHECKING:
     from airflow_recovery.planning.graph import JobGraph
@@ -76,7 +76,7 @@ class DeclaringMode:
 
 
 _MODE_OF_OPTION = by("vertex_options")
-MODE_OF_RESULT = {ResultType(name): mode for name, mode in by("result_types").items()}
+MODE_OF_RESULT = {RESULT_TYPES[name]: mode for name, mode in by("result_types").items()}
 _MODE_OF_STRATEGY = by("failover_strategies")
 
 

@@ -52,7 +52,7 @@ def check_tables(vertices: Iterable[tuple[Vertex, Parallelism | None]]) -> None:
     for vertex, parallelism, table in made:
         where = f"{vertex.where}: its result is a snapshot of {table}"
         for what, is_declared in (
-            (f"result={vertex.result.value}", vertex.result is not BLOCKING),
+            (f"result={vertex.result.name}", vertex.result is not BLOCKING),
             ("parallelism=", parallelism is not None),
             ("commit=", vertex.sink is not None or bool(vertex.modes)),
         ):

@@ -25,17 +25,13 @@ from airflow_recovery.model.determinism import Determinism, DeterminismLike
 from airflow_recovery.model.result_type import (
     BLOCKING,
     BLOCKING_PERSISTENT,
-    CACHED,
-    CACHED_MEMORY_ONLY,
     PIPELINED,
+    RESULT_TYPES,
     ResultType,
 )
 from airflow_recovery.model.split_matching import Vanished
 from airflow_recovery.planning.graph import did_you_mean
 from airflow_recovery.sinks.declaration import CommittingSink, checked_sink
-
-RUNNABLE = (PIPELINED, BLOCKING, BLOCKING_PERSISTENT, CACHED, CACHED_MEMORY_ONLY)
-"""The result types that a region's application can make and read today."""
 
 MAX_VERTEX_NAME_LENGTH = 80
 # ASCII, since names become Airflow task ids. No underscore in front: Spark takes such folders for hidden ones.
@@ -203,14 +199,13 @@ def _check_name(name: object, where: str) -> None:
 def _checked_result(value: object, where: str) -> ResultType:
     if isinstance(value, ModeResult):
         return value.result_type
-    runnable = ", ".join([*(result_type.value for result_type in RUNNABLE), "APPROXIMATE"])
-    try:
-        result = ResultType(value)
-    except ValueError:
-        raise JobDefinitionError(f"{where}: expected result= as one of {runnable}, found {value!r}") from None
-    if result not in RUNNABLE and result not in MODE_OF_RESULT:
+    runnable = ", ".join([*(name for name, known in RESULT_TYPES.items() if known.is_runnable), "APPROXIMATE"])
+    result = value if isinstance(value, ResultType) else RESULT_TYPES.get(value) if isinstance(value, str) else None
+    if result is None or RESULT_TYPES.get(result.name) != result:
+        raise JobDefinitionError(f"{where}: expected result= as one of {runnable}, found {value!r}")
+    if not result.is_runnable and result not in MODE_OF_RESULT:
         raise JobDefinitionError(
-            f"{where}: expected result= as one of {runnable}, found {result.value!r}, which recovery can reason about "
+            f"{where}: expected result= as one of {runnable}, found {result.name!r}, which recovery can reason about "
             "but nothing can run yet: declare it with result=BLOCKING"
         )
     return result

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from airflow_recovery.errors import JobDefinitionError, NotPublished, ObjectMissing
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.run_state import Attempt, RegionState
-from airflow_recovery.model.cached_location import is_cached_location
 from airflow_recovery.model.codec import digest_of
 from airflow_recovery.model.inputs import InputGroupRef, InputRef, Inputs
 from airflow_recovery.model.manifest import PartitionManifest
 from airflow_recovery.model.records import ExternalObject
+from airflow_recovery.model.result_type import kept_by
 
 CLEAR_WHAT_WAS_PURGED = (
     "To have it again, clear the tasks of its DAG run, if nobody has since: they make all of it anew, and publish."
@@ -124,10 +124,10 @@ def published_result(journal: Journal, result: str, *, accept_failed: bool = Fal
         outputs = [output for output in outcome.outputs if output.result == result] if outcome is not None else []
         if not outputs:
             raise ObjectMissing(f"{where}: the outcome of {region.region}@{region.attempt} has no result {result!r}.")
-        if any(is_cached_location(output.location) for output in outputs):
+        if any(kept_by(output.location) for output in outputs):
             raise JobDefinitionError(
-                f"{where}: {result!r} is kept by a Spark Connect server, for its own run and until that ends; expected "
-                "a result in files. Declare it with result=BLOCKING, or as a sink, where others read it."
+                f"{where}: {result!r} is kept at {outputs[0].location}, for its own run; expected a result in files. "
+                "Declare it with result=BLOCKING, or as a sink, where others read it."
             )
         manifests += outputs
         is_one_folder = is_one_folder and outcome is not None and not outcome.mode.attempts

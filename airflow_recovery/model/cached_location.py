@@ -10,8 +10,8 @@ import re
 from dataclasses import dataclass
 
 from airflow_recovery.errors import RecordInvalid
+from airflow_recovery.model.result_type import SPARK_CONNECT as SCHEME
 
-SCHEME = "spark-connect"
 _LOCATION = re.compile(rf"{SCHEME}://(?P<server>[^/]+)/(?P<application>[^/]+)/(?P<view>[a-z0-9_]+)")
 
 
@@ -35,8 +35,3 @@ class CachedLocation:
         if match is None:
             raise RecordInvalid(f"expected {SCHEME}://<server>/<application>/<view>, found {uri!r}")
         return cls(match["server"], match["application"], match["view"])
-
-
-def is_cached_location(location: str) -> bool:
-    """Whether a manifest's ``location`` is a view on a Spark Connect server, and no folder of a store."""
-    return location.startswith(f"{SCHEME}://")

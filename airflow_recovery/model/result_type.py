@@ -1,13 +1,18 @@
-"""Result types (FLIP-1, `ResultPartitionType` in Flink): one value answers three questions.
+"""Result types (FLIP-1, `ResultPartitionType` in Flink): a registered object each, which answers three questions.
 
-1. When can a consumer run? Only where it *must* run together with its producer, they are one region.
-2. Does a live Spark application keep it, and no store?
+1. When can a consumer run? Only if it *must* run together with its producer, they are one region.
+2. Who keeps its rows? Files in the store of results, or a keeper (`airflow_recovery.results.keeper`).
 3. Does it outlive the run?
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum
+from typing import ClassVar
+
+from airflow_recovery.checks import check_arguments
+from airflow_recovery.errors import ConfigurationError
 
 
 class Consume(str, Enum):
@@ -18,76 +23,113 @@ class Consume(str, Enum):
     MUST_RUN_TOGETHER = "must run together"
 
 
-class ResultType(str, Enum):
-    """The type of an intermediate result. Only the questions decide, never the names.
+@dataclass(frozen=True)
+class ResultType:
+    """The type of an intermediate result. Only the answers decide, never the names.
 
-    The first seven are Flink's; of these a job can be declared with those that `airflow_recovery.job` accepts. The
-    others are there so that Flink's decision tables hold.
+    ``consume``: when a consumer can run. ``is_runnable``: a job can be declared with it. ``persistent``: it outlives
+    the run, and goes only on request. ``kept_by``: who keeps its rows, as ``"module:name"`` of a
+    `airflow_recovery.results.keeper.ResultKeeper`, which is imported if a result of the type is written, read, looked
+    for or deleted; empty for files in the store of results. ``scheme``: what the locations of such results begin with.
+    ``is_cached``: a live Spark application keeps it, and it is lost with that application.
+
+    A type of your own: make one, `register` it in the module that the job's module takes it from, and declare
+    ``result=`` with it. Processes that don't import that module don't know the type: the API server takes its results
+    to be there, and ``airflow recovery gc`` leaves them.
     """
 
-    PIPELINED = "PIPELINED"
+    name: str
+    consume: Consume
+    is_runnable: bool = False
+    persistent: bool = False
+    kept_by: str = ""
+    scheme: str = ""
+    is_cached: bool = False
+
+    PIPELINED: ClassVar[ResultType]
     """A lazy DataFrame inside one Spark application: producer and consumers form one region."""
 
-    PIPELINED_BOUNDED = "PIPELINED_BOUNDED"
+    PIPELINED_BOUNDED: ClassVar[ResultType]
     """Pipelined with a bounded buffer."""
 
-    PIPELINED_APPROXIMATE = "PIPELINED_APPROXIMATE"
+    PIPELINED_APPROXIMATE: ClassVar[ResultType]
     """A channel between two applications that run at the same time; it can be connected again, at a loss (FLIP-135)."""
 
-    BLOCKING = "BLOCKING"
+    BLOCKING: ClassVar[ResultType]
     """Written, registered in the journal and read again: recovery never goes back past it while it is registered."""
 
-    BLOCKING_PERSISTENT = "BLOCKING_PERSISTENT"
+    BLOCKING_PERSISTENT: ClassVar[ResultType]
     """Blocking, and outlives the run: shared between runs, and let go only on request."""
 
-    HYBRID_FULL = "HYBRID_FULL"
+    HYBRID_FULL: ClassVar[ResultType]
     """Can be read while it is made, and again afterwards."""
 
-    HYBRID_SELECTIVE = "HYBRID_SELECTIVE"
+    HYBRID_SELECTIVE: ClassVar[ResultType]
     """Can be read while it is made, and once: what was read is not kept."""
 
-    CACHED = "CACHED"
+    CACHED: ClassVar[ResultType]
     """Kept by a live Spark application, on its disks if need be: a barrier while that application lives (FLIP-1)."""
 
-    CACHED_MEMORY_ONLY = "CACHED_MEMORY_ONLY"
+    CACHED_MEMORY_ONLY: ClassVar[ResultType]
     """Kept by a live Spark application in memory alone: eviction is a loss, too."""
 
-    @property
-    def consume(self) -> Consume:
-        """When a consumer can run, as seen from the producer."""
-        return _CONSUME[self]
+    def __post_init__(self) -> None:
+        check_arguments(ResultType.__init__, vars(self), "ResultType", error=ConfigurationError)
+
+    def __repr__(self) -> str:
+        return f"<ResultType {self.name}>"
 
     @property
     def must_run_together(self) -> bool:
         """Producer and consumer are one unit of restart: the one thing that glues a region."""
         return self.consume is Consume.MUST_RUN_TOGETHER
 
-    @property
-    def is_cached(self) -> bool:
-        """A live Spark application keeps it, and no store: it is lost with that application."""
-        return self in (ResultType.CACHED, ResultType.CACHED_MEMORY_ONLY)
 
-    @property
-    def persistent(self) -> bool:
-        """It outlives the run, and goes only on request."""
-        return self is ResultType.BLOCKING_PERSISTENT
+RESULT_TYPES: dict[str, ResultType] = {}
+"""Every registered type by its name."""
+
+_KEPT_BY: dict[str, str] = {}
+"""Who keeps the results of a scheme."""
 
 
-_CONSUME = {
-    ResultType.PIPELINED: Consume.MUST_RUN_TOGETHER,
-    ResultType.PIPELINED_BOUNDED: Consume.MUST_RUN_TOGETHER,
-    ResultType.PIPELINED_APPROXIMATE: Consume.MAY_RUN_TOGETHER,
-    ResultType.BLOCKING: Consume.AFTER_FINISH,
-    ResultType.BLOCKING_PERSISTENT: Consume.AFTER_FINISH,
-    ResultType.HYBRID_FULL: Consume.MAY_RUN_TOGETHER,
-    ResultType.HYBRID_SELECTIVE: Consume.MAY_RUN_TOGETHER,
-    ResultType.CACHED: Consume.AFTER_FINISH,
-    ResultType.CACHED_MEMORY_ONLY: Consume.AFTER_FINISH,
-}
+def register(result_type: ResultType) -> ResultType:
+    """Add ``result_type`` to `RESULT_TYPES`, and return it.
 
-PIPELINED = ResultType.PIPELINED
-PIPELINED_APPROXIMATE = ResultType.PIPELINED_APPROXIMATE
-BLOCKING = ResultType.BLOCKING
-BLOCKING_PERSISTENT = ResultType.BLOCKING_PERSISTENT
-CACHED = ResultType.CACHED
-CACHED_MEMORY_ONLY = ResultType.CACHED_MEMORY_ONLY
+    Raises `ConfigurationError` if another type has its name, or another keeper its scheme.
+    """
+    keeper = _KEPT_BY.get(result_type.scheme, result_type.kept_by)
+    if RESULT_TYPES.get(result_type.name, result_type) != result_type or keeper != result_type.kept_by:
+        raise ConfigurationError(
+            f"result type {result_type.name}: expected a name that no other type has, and a scheme that no other "
+            f"keeper has, found {result_type.scheme!r} kept by {keeper!r}, and the types {', '.join(RESULT_TYPES)}: "
+            "choose others"
+        )
+    RESULT_TYPES[result_type.name] = result_type
+    if result_type.scheme:
+        _KEPT_BY[result_type.scheme] = result_type.kept_by
+    return result_type
+
+
+def kept_by(location: str) -> str:
+    """Who keeps a result with this location, as `ResultType.kept_by`; empty for files in a store, and for a table."""
+    return _KEPT_BY.get(location.partition("://")[0], "")
+
+
+_AFTER, _TOGETHER, _MAY = Consume.AFTER_FINISH, Consume.MUST_RUN_TOGETHER, Consume.MAY_RUN_TOGETHER
+_SERVER, SPARK_CONNECT = "airflow_recovery.driver.cached:KEEPER", "spark-connect"
+
+PIPELINED = ResultType.PIPELINED = register(ResultType("PIPELINED", _TOGETHER, is_runnable=True))
+ResultType.PIPELINED_BOUNDED = register(ResultType("PIPELINED_BOUNDED", _TOGETHER))
+PIPELINED_APPROXIMATE = ResultType.PIPELINED_APPROXIMATE = register(ResultType("PIPELINED_APPROXIMATE", _MAY))
+BLOCKING = ResultType.BLOCKING = register(ResultType("BLOCKING", _AFTER, is_runnable=True))
+BLOCKING_PERSISTENT = ResultType.BLOCKING_PERSISTENT = register(
+    ResultType("BLOCKING_PERSISTENT", _AFTER, is_runnable=True, persistent=True)
+)
+ResultType.HYBRID_FULL = register(ResultType("HYBRID_FULL", _MAY))
+ResultType.HYBRID_SELECTIVE = register(ResultType("HYBRID_SELECTIVE", _MAY))
+CACHED = ResultType.CACHED = register(
+    ResultType("CACHED", _AFTER, is_runnable=True, is_cached=True, kept_by=_SERVER, scheme=SPARK_CONNECT)
+)
+CACHED_MEMORY_ONLY = ResultType.CACHED_MEMORY_ONLY = register(
+    ResultType("CACHED_MEMORY_ONLY", _AFTER, is_runnable=True, is_cached=True, kept_by=_SERVER, scheme=SPARK_CONNECT)
+)

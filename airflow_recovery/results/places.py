@@ -16,9 +16,9 @@ from functools import cached_property
 from airflow_recovery.errors import RecordInvalid
 from airflow_recovery.journal.layout import SHARED_FOLDER, JournalLayout
 from airflow_recovery.locations import ICEBERG, comparable
-from airflow_recovery.model.cached_location import is_cached_location
 from airflow_recovery.model.manifest import PartitionManifest
 from airflow_recovery.model.records import PlanRecord, RunIdentity
+from airflow_recovery.model.result_type import kept_by
 
 _TEMPLATE = re.compile(r"\{[{%#].*[}%#]\}", re.DOTALL)
 """From the first expression to the last one: what stands between two of them is not looked at."""
@@ -77,9 +77,9 @@ class ResultPlaces:
     def look_at(self, manifest: PartitionManifest) -> Look:
         """Whether its location is opened. Raises `RecordInvalid` for a managed result outside the results of the run.
 
-        Not for cached results, which are no objects of a store.
+        Not for results that a keeper has, which are no objects of a store.
         """
-        assert not is_cached_location(manifest.location)
+        assert not kept_by(manifest.location)
         text = comparable(manifest.location)
         if text.startswith(self._managed):
             return Look.OPEN

@@ -11,9 +11,9 @@ from enum import Enum
 from airflow_recovery.errors import CacheUnreachable, ConfigurationError, OutputAltered, RecordInvalid, StoreError
 from airflow_recovery.journal.run_state import Attempt
 from airflow_recovery.locations import is_stated, is_table
-from airflow_recovery.model.cached_location import is_cached_location
 from airflow_recovery.model.location import listing_prefix
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
+from airflow_recovery.model.result_type import kept_by
 from airflow_recovery.planning.evaluation import AskedResult
 from airflow_recovery.planning.reason import Evidence, Reason, Why
 from airflow_recovery.results.availability import (
@@ -23,6 +23,7 @@ from airflow_recovery.results.availability import (
     list_together,
     probe_manifest,
 )
+from airflow_recovery.results.keeper import ResultKeeper, keeper_of
 from airflow_recovery.results.places import Asker, Look, ResultPlaces
 from airflow_recovery.results.tables import TableLost
 from airflow_recovery.store.lifecycle import rule_text, rules_over
@@ -95,11 +96,11 @@ class ResultProber:
             if len(asked) > CONNECTIONS:
                 self._list_together(asked, pool)
             for region, attempt, result in asked:
-                # What a Spark server keeps is asked for over its one session.
+                # Keepers are asked one question after another: a Spark server has one session for all.
                 manifests = _manifests(attempt, result)
                 if all(manifest.location in self._listed for manifest in manifests):
                     continue
-                if not any(is_cached_location(manifest.location) for manifest in manifests):
+                if not any(kept_by(manifest.location) for manifest in manifests):
                     self._ahead[region, attempt.number, result] = pool.submit(self._look, region, attempt, manifests)
 
     def _list_together(self, asked: Iterable[AskedResult], pool: ThreadPoolExecutor) -> None:
@@ -111,7 +112,7 @@ class ResultProber:
         by_store: dict[int, tuple[ObjectStore, dict[str, PartitionManifest]]] = {}
         for _, attempt, result in asked:
             for manifest in _manifests(attempt, result):
-                if manifest.managed and not is_cached_location(manifest.location):
+                if manifest.managed and not kept_by(manifest.location):
                     with suppress(RecordInvalid):  # it is raised where it is asked for
                         if self._places is None or self._places.look_at(manifest) is Look.OPEN:
                             store = self._open(manifest.location)
@@ -137,8 +138,9 @@ class ResultProber:
 
     def _look(self, region: str, attempt: Attempt, manifests: Sequence[PartitionManifest]) -> Reason | None:
         for manifest in manifests:
-            if is_cached_location(manifest.location):
-                lost = self._why_cached_is_lost(region, attempt, manifest)
+            keeper = keeper_of(manifest.location)
+            if keeper is not None:
+                lost = self._why_kept_is_lost(region, attempt, manifest, keeper)
                 if lost is not None:
                     return lost
                 continue
@@ -177,13 +179,15 @@ class ResultProber:
             return Reason(region, Why.OUTPUT_MISSING if is_missing else Why.OUTPUT_ALTERED, detail, evidence=proofs)
         return None
 
-    def _why_cached_is_lost(self, region: str, attempt: Attempt, manifest: PartitionManifest) -> Reason | None:
-        why = self._ask_cached(manifest)
+    def _why_kept_is_lost(
+        self, region: str, attempt: Attempt, manifest: PartitionManifest, keeper: ResultKeeper
+    ) -> Reason | None:
+        why = keeper.why_lost(manifest, self._ask_cached)
         if why is not None:
-            evidence = (Evidence(f"the server of {manifest.location}", why),)
+            evidence = (Evidence(f"the keeper of {manifest.location}", why),)
             return Reason(region, Why.OUTPUT_MISSING, f"attempt {attempt.number}: {why}", evidence=evidence)
-        if self._places is not None and self._places.asker is Asker.API_SERVER:
-            return None  # no plan says which folders a source reads
+        if not keeper.is_made_again or (self._places is not None and self._places.asker is Asker.API_SERVER):
+            return None  # in the API server, no plan says which folders a source reads
         # Spark makes an evicted block again of these files: of other rows, if one was overwritten. One that is gone
         # fails by itself.
         for folder, files in _folders(attempt).items():

@@ -23,6 +23,7 @@ from airflow_recovery.model.manifest import PartitionManifest
 from airflow_recovery.model.records import Released, RunAttempt
 from airflow_recovery.results.availability import in_pages, list_together
 from airflow_recovery.results.batches_in_use import finishes_made_of
+from airflow_recovery.results.keeper import kept_below
 from airflow_recovery.results.readers import Readers, end_reading, look_for_readers
 from airflow_recovery.results.table_tags import RunTags
 from airflow_recovery.store.object_store import ObjectInfo, ObjectStore
@@ -161,10 +162,13 @@ class Releaser:
     def delete_data(self, region: str, number: int, listed: list[ObjectInfo] | None = None) -> Deleted:
         """Everything below the attempt's own prefix, and its tags; a user's own location or table is never deleted.
 
-        Whoever calls knows that no finish and no base names anything there. ``listed``: what lies there, if known.
+        What a keeper has for the attempt goes too. Whoever calls knows that no finish and no base names anything
+        there. ``listed``: what lies there, if known.
         """
         deleted = self._delete(self._list(region, number) if listed is None else listed)
         if not self._dry_run:
+            for keeper, folder in kept_below(f"{self._results.base_uri}/{self._prefix(region, number)}"):
+                keeper.delete(folder)
             self._drop_cached(region, number)
             if self._tags is not None:
                 return replace(deleted, tags_left=self._tags.let_go(region, number))

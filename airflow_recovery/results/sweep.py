@@ -178,7 +178,8 @@ class Sweeper:
             data = run.data.attempts.get((name, number))
             cached = f" ({len(data.views)} cached)" if data is not None and data.views else ""
             tagged = f" ({data.tags} tagged)" if data is not None and data.tags else ""
-            what = f"{run.where} / {region or name}@{number}{cached}{tagged}"
+            kept = f" ({data.kept} with a keeper)" if data is not None and data.kept else ""
+            what = f"{run.where} / {region or name}@{number}{cached}{tagged}{kept}"
             objects, size = (data.objects, data.size) if data is not None else (0, 0)
             if region is None:
                 self._report.add(what, Action.KEPT, "no plan of this run has such a region", objects, size)

@@ -15,6 +15,7 @@ from airflow_recovery.journal.codec import parse_json
 from airflow_recovery.journal.layout import SHARED_FOLDER, JournalLayout, names_record, parse_folder
 from airflow_recovery.model.names import encode
 from airflow_recovery.model.records import RunIdentity
+from airflow_recovery.results.keeper import kept_below
 from airflow_recovery.store.object_store import PAGE_KEYS, ObjectInfo, ObjectStore, in_key_order
 
 TIME_ASKED = "_gc/"
@@ -70,7 +71,8 @@ class Ages:
 class AttemptData:
     """What lies in the folders of one attempt, the views that a Spark Connect server keeps for it, and its tags.
 
-    ``folders``: their names. There are several if a journal that came back from a backup gave the number again.
+    ``kept``: how many results keepers have of it. ``folders``: their names. There are several if a journal that came
+    back from a backup gave the number again.
     """
 
     objects: int = 0
@@ -78,6 +80,7 @@ class AttemptData:
     newest_s: float = 0.0
     views: list[str] = field(default_factory=list)
     tags: int = 0
+    kept: int = 0
     folders: set[str] = field(default_factory=set)
 
     def add(self, info: ObjectInfo) -> None:
@@ -100,7 +103,7 @@ class RunData:
 
 
 def data_of_run(results: ObjectStore, layout: JournalLayout) -> RunData:
-    """One listing of everything below a run's results."""
+    """One listing of everything below a run's results, and what keepers have for folders there."""
     data = RunData()
     prefix, attempt = "", AttemptData()
     for info in results.list(layout.data):
@@ -114,6 +117,9 @@ def data_of_run(results: ObjectStore, layout: JournalLayout) -> RunData:
             attempt = data.attempts.setdefault((parts[0], number), AttemptData())
             attempt.folders.add(parts[1])
         attempt.add(info)
+    for _, folder in kept_below(f"{results.base_uri}/{layout.data}"):
+        region, name = folder[len(f"{results.base_uri}/{layout.data}") :].split("/", 2)[:2]
+        data.attempts.setdefault((region, parse_folder(name) or 0), AttemptData()).kept += 1
     return data
 
 

@@ -223,7 +223,7 @@ def _check_region(region: Region, declared: list[str], vertices: Mapping[str, Ve
         if vertex.result.is_cached or vertex.result.persistent:
             raise JobDefinitionError(
                 f"{vertex.where}: expected a region that commits split by split to make results with result=BLOCKING, "
-                f"found {vertex.result.value}: its batches are files of several attempts of one run"
+                f"found {vertex.result.name}: its batches are files of several attempts of one run"
             )
 
 

@@ -5,24 +5,26 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from airflow_recovery.journal.run_state import RunState
-from airflow_recovery.model.cached_location import is_cached_location
 from airflow_recovery.model.records import PlanRecord
 from airflow_recovery.model.region_plan import RegionPlan
-from airflow_recovery.model.result_type import ResultType
+from airflow_recovery.model.result_type import BLOCKING, BLOCKING_PERSISTENT, RESULT_TYPES, kept_by
 
 
 @dataclass(frozen=True)
 class Edge:
-    """Region ``consumer`` reads ``results`` of region ``producer``. Edges inside a region are pipelined, not listed."""
+    """Region ``consumer`` reads ``results`` of region ``producer``. Edges inside a region are pipelined, not listed.
+
+    ``type``: the name of the results' `ResultType`.
+    """
 
     producer: str
     consumer: str
     results: tuple[str, ...]
-    type: ResultType
+    type: str
 
 
 def edges_of(plan: PlanRecord, state: RunState) -> list[Edge]:
-    """In the order of the consumers. That a result is cached is known once an attempt has registered it."""
+    """In the order of the consumers. That a keeper has a result is known once an attempt has registered it."""
     types = {region.name: _type(region, state) for region in plan.regions}
     return [
         Edge(producer, region.name, _read(region, plan.by_name[producer]), types[producer])
@@ -54,9 +56,11 @@ def _read(consumer: RegionPlan, producer: RegionPlan) -> tuple[str, ...]:
     return tuple(result for result in producer.results if result in consumer.reads) or producer.results
 
 
-def _type(region: RegionPlan, state: RunState) -> ResultType:
+def _type(region: RegionPlan, state: RunState) -> str:
     if region.persistent:
-        return ResultType.BLOCKING_PERSISTENT
+        return BLOCKING_PERSISTENT.name
     current = state.of(region.name).current
     outputs = current.outcome.outputs if current is not None and current.outcome is not None else ()
-    return ResultType.CACHED if any(is_cached_location(output.location) for output in outputs) else ResultType.BLOCKING
+    keeper = next((name for output in outputs if (name := kept_by(output.location))), "")
+    kinds = (kind.name for kind in RESULT_TYPES.values() if keeper and kind.kept_by == keeper)
+    return next(kinds, BLOCKING.name)

@@ -12,9 +12,9 @@ from typing import Any
 from airflow_recovery.attempt.apply_plan import AppliedPlan
 from airflow_recovery.attempt.rebuild import asked_for
 from airflow_recovery.attempt.task_instances import FINISHED_STATES, RUNNING_STATES, Observation
-from airflow_recovery.model.cached_location import is_cached_location
 from airflow_recovery.model.codec import digest_of
 from airflow_recovery.model.manifest import PartitionManifest
+from airflow_recovery.model.result_type import kept_by
 from airflow_recovery.planning.evaluation import Evaluation
 from airflow_recovery.planning.plan import CLEARED, Plan
 from airflow_recovery.planning.plan_diff import diff
@@ -115,7 +115,7 @@ def not_asked(places: ResultPlaces, view: RunView) -> list[str]:
     """The regions with a result at a location that is not opened, and taken to be as registered."""
 
     def is_taken(output: PartitionManifest) -> bool:
-        is_own = is_cached_location(output.location) or output.managed
+        is_own = bool(kept_by(output.location)) or output.managed
         return not is_own and places.look_at(output) is Look.TAKEN_TO_BE_THERE
 
     return [

@@ -213,7 +213,7 @@ def _check_vertex(vertex: Vertex) -> None:
         ("splits=", vertex.splits is not None),
         ("table=", vertex.table is not None),
         *((mode.declared_by, mode is not MODE) for mode in modes_in([vertex])),
-        (f"result={vertex.result.value}", vertex.result.is_cached or vertex.result.persistent),
+        (f"result={vertex.result.name}", vertex.result.is_cached or vertex.result.persistent),
     ):
         if is_declared:
             raise JobDefinitionError(

@@ -15,7 +15,6 @@ from pathlib import Path
 from airflow_recovery.attempt.application import ClaimedAttempt
 from airflow_recovery.attempt.job_plan import ExecutionRegion
 from airflow_recovery.attempt.mode import AttemptMode
-from airflow_recovery.driver.cached import STORAGE_LEVELS
 from airflow_recovery.driver.exit_report import forget_failure, read_failure, read_receipt
 from airflow_recovery.driver.failure import is_user_error
 from airflow_recovery.driver.failure_class import ERRORS, classify, read_advice
@@ -236,7 +235,7 @@ class RegionProgram:
             is_digested=(
                 is_result and table is None and vertex.determinism.is_verified and name in self._read_elsewhere()
             ),
-            storage_level=STORAGE_LEVELS.get(vertex.result) if is_result else None,
+            kept_as=vertex.result.name if is_result and vertex.result.kept_by else None,
             table=None if table is None else TableSpec(table, name in self._read_elsewhere()),
         )
 

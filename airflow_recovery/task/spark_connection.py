@@ -128,7 +128,7 @@ def check_cached_connection(job: Job, region: Region, connection: Connection) ->
     name = cached_results(region, job.vertices)[0]
     vertex = job.vertices[name]
     raise JobDefinitionError(
-        f"{vertex.where}: is {vertex.result.value}, and region {region.name!r} runs with the connection "
+        f"{vertex.where}: is {vertex.result.name}, and region {region.name!r} runs with the connection "
         f"{connection.conn_id!r} of type {connection.conn_type!r}, whose applications end with their region, and what "
         f"they keep with them. Give the group a connection of type {CONNECT} or spark='per-run', or declare "
         f"{name!r} with result=BLOCKING"

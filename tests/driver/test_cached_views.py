@@ -15,7 +15,7 @@ import pytest
 from runtime_specs import IDENTITY, journal_of, outcome_of, region_spec, vertex, write_numbers
 
 from airflow_recovery.driver import RegionSpec, cached, connect_session
-from airflow_recovery.driver.cached import CacheServer, cache_result, check_after, read_cached
+from airflow_recovery.driver.cached import KEEPER, CacheServer, cache_result
 from airflow_recovery.driver.code_archive import build_archive
 from airflow_recovery.driver.connect import run_over_connect
 from airflow_recovery.driver.connect_session import open_session
@@ -124,7 +124,7 @@ def test_it_outlives_its_session_and_is_read_by_another(server: ConnectServer, t
     assert found.digest == again.digest
     with session(server.url) as reader:
         assert location.application_id == reader.conf.get("spark.app.id")
-        frame = read_cached(reader, found)
+        frame = KEEPER.read(reader, found)
         assert frame.schema.json() == found.schema
         assert not frame.storageLevel.useMemory
         for path in paths:
@@ -137,14 +137,14 @@ def test_an_empty_result_is_kept_too(server: ConnectServer, spark: SparkSession)
     found = keep(spark, spark.range(10).where("id < 0"), "MEMORY_ONLY")
     assert found.rows == 0
     assert CacheServer(server.url).ask(found) is None
-    assert read_cached(spark, found).collect() == []
+    assert KEEPER.read(spark, found).collect() == []
 
 
 def test_a_view_that_exists_is_not_replaced(spark: SparkSession) -> None:
     found = keep(spark, spark.range(3))
     with pytest.raises(Exception, match="TEMP_TABLE_OR_VIEW_ALREADY_EXISTS"):
         keep(spark, spark.range(5), view=CachedLocation.parse(found.location).view)
-    assert total(read_cached(spark, found)) == 3
+    assert total(KEEPER.read(spark, found)) == 3
 
 
 # equal plans
@@ -156,7 +156,7 @@ def two_attempts(server: ConnectServer, folder: Path) -> tuple[int, int]:
         keep(first, read_files(first, write_files(folder)).selectExpr("sum(id) AS id"))
     with session(server.url) as second:
         found = keep(second, read_files(second, write_files(folder, first=7)).selectExpr("sum(id) AS id"))
-        return total(read_cached(second, found)), sum(range(7, 7 + FILES * ROWS_A_FILE))
+        return total(KEEPER.read(second, found)), sum(range(7, 7 + FILES * ROWS_A_FILE))
 
 
 def test_a_later_attempt_over_changed_files_is_not_given_what_is_kept_for_an_earlier(
@@ -194,17 +194,17 @@ def test_eviction_from_memory_is_seen_or_made_good_or_fails(
     # Where it can't, the evicted rows are made again of the same files, silently,
     monkeypatch.setattr("airflow_recovery.driver.cached_blocks.PORTS_TRIED", 0)
     assert CacheServer(server.url).ask(found) is None
-    assert total(read_cached(spark, found)) == sum(range(FILES * ROWS_A_FILE))
+    assert total(KEEPER.read(spark, found)) == sum(range(FILES * ROWS_A_FILE))
 
     # or that fails, where such a file is gone: then nobody can read it, and it is a loss for all.
     press_out(spark)
     for path in (tmp_path / "in").glob("*.csv"):
         path.unlink()
     with pytest.raises(PySparkException, match="FILE_NOT_EXIST") as failed:
-        total(read_cached(spark, found))
+        total(KEEPER.read(spark, found))
     assert CacheServer(server.url).ask(found) is None
     with pytest.raises(PartitionMissing, match="the cached input 'r' is lost"):
-        check_after(failed.value, spark, [found], log)
+        KEEPER.after_failure(failed.value, spark, [found], log)
     said = CacheServer(server.url).ask(found)
     assert said is not None
     assert "it was dropped" in said
@@ -218,7 +218,7 @@ def test_memory_pressure_takes_nothing_away_from_what_is_kept_on_disk(
     for path in (tmp_path / "in").glob("*.csv"):
         path.unlink()
     assert CacheServer(server.url).ask(found) is None
-    assert total(read_cached(spark, found)) == sum(range(FILES * ROWS_A_FILE))
+    assert total(KEEPER.read(spark, found)) == sum(range(FILES * ROWS_A_FILE))
 
 
 def test_a_failure_of_the_readers_own_drops_nothing(server: ConnectServer, spark: SparkSession) -> None:
@@ -226,8 +226,8 @@ def test_a_failure_of_the_readers_own_drops_nothing(server: ConnectServer, spark
 
     found = keep(spark, spark.range(3))
     with pytest.raises(PySparkException) as failed:
-        read_cached(spark, found).selectExpr("raise_error('mine')").collect()
-    check_after(failed.value, spark, [found], log)
+        KEEPER.read(spark, found).selectExpr("raise_error('mine')").collect()
+    KEEPER.after_failure(failed.value, spark, [found], log)
     assert CacheServer(server.url).ask(found) is None
 
 
@@ -241,7 +241,7 @@ def test_control_of_what_is_not_deterministic_readers_would_see_different_rows(
     found = keep(spark, frame, "MEMORY_ONLY")
 
     def texts() -> Any:
-        return read_cached(spark, found).selectExpr("bit_xor(xxhash64(text)) AS all").collect()
+        return KEEPER.read(spark, found).selectExpr("bit_xor(xxhash64(text)) AS all").collect()
 
     before = texts()
     assert texts() == before
@@ -261,9 +261,9 @@ def test_a_view_that_somebody_replaces_is_lost_and_another_of_ours_is_not(
     assert lost is not None
     assert "uncached" in lost
     with pytest.raises(PartitionMissing, match="can't be read"):
-        read_cached(spark, other)
+        KEEPER.read(spark, other)
     assert CacheServer(server.url).ask(mine) is None
-    assert total(read_cached(spark, mine)) == 3
+    assert total(KEEPER.read(spark, mine)) == 3
 
 
 def test_control_unless_it_is_asked_whether_it_is_cached_the_strangers_rows_are_read(
@@ -274,7 +274,7 @@ def test_control_unless_it_is_asked_whether_it_is_cached_the_strangers_rows_are_
     monkeypatch.setattr(cached, "_is_cached", lambda spark, view: True)
     monkeypatch.setattr(cached, "evicted", lambda spark, location: None)
     assert CacheServer(server.url).ask(found) is None
-    assert total(read_cached(spark, found)) == sum(range(100))
+    assert total(KEEPER.read(spark, found)) == sum(range(100))
 
 
 def test_names_and_drop(server: ConnectServer, spark: SparkSession) -> None:
@@ -292,11 +292,11 @@ def test_names_and_drop(server: ConnectServer, spark: SparkSession) -> None:
 
 
 def spec_of(folder: Path, *vertices: str, **options: Any) -> RegionSpec:
-    levels = {"kept": "DISK_ONLY", "brief": "MEMORY_ONLY"}
+    kept_as = {"kept": "CACHED", "brief": "CACHED_MEMORY_ONLY"}
     planned = (
         replace(
             vertex(candidate, is_result=candidate != "raw"),
-            storage_level=levels.get(candidate),
+            kept_as=kept_as.get(candidate),
             is_digested=candidate == "kept",
         )
         for candidate in vertices
@@ -414,4 +414,4 @@ def test_a_restarted_server_has_lost_what_it_kept_and_it_is_made_again(
             keep(stranger, stranger.range(100), view=location.view)
             monkeypatch.setattr(cached, "application_id", lambda spark: location.application_id)
             assert CacheServer(server.url).ask(first) is None
-            assert total(read_cached(stranger, first)) == sum(range(100))
+            assert total(KEEPER.read(stranger, first)) == sum(range(100))

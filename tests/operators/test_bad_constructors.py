@@ -45,6 +45,7 @@ from airflow_recovery.hooks.result import RecoveryResultHook
 from airflow_recovery.job.local import run_local
 from airflow_recovery.job.vertex_options import SinkOptions, SourceOptions, VertexOptions
 from airflow_recovery.model.keys import OPERATORS_GROUP
+from airflow_recovery.model.result_type import Consume, ResultType
 from airflow_recovery.model.retention import ReleasePolicy
 from airflow_recovery.notifications import RecoveredNotifier
 from airflow_recovery.operators import (
@@ -483,6 +484,7 @@ PUBLIC: dict[Callable[..., Any], Callable[..., Any]] = {
     Split.of: lambda **given: Split.of(**{"name": "s", **given}),
     Retention.__init__: lambda **given: Retention(**{"policy": ReleasePolicy.KEEP, "grace_s": 1, **given}),
     Retention.keep: Retention.keep,
+    ResultType.__init__: lambda **given: ResultType(**{"name": "TOY", "consume": Consume.AFTER_FINISH, **given}),
     Retention.as_consumed: Retention.as_consumed,
     Retention.on_run_success: Retention.on_run_success,
     Retention.parse: Retention.parse,

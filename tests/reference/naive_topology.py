@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from hypothesis import strategies as st
 
-from airflow_recovery.model.result_type import ResultType
+from airflow_recovery.model.result_type import RESULT_TYPES, ResultType
 from reference.execution_topology import ExecutionTopology
 from reference.logical import (
     RE_CONSUMABLE,
@@ -124,7 +124,7 @@ def logical_topologies(draw: st.DrawFn) -> LogicalTopology:
     results, edges = [], []
     for i in range(count):
         for k in range(draw(st.integers(0, 2))):
-            results.append(LogicalResult(f"r{i}.{k}", f"v{i}", draw(st.sampled_from(ResultType))))
+            results.append(LogicalResult(f"r{i}.{k}", f"v{i}", draw(st.sampled_from(list(RESULT_TYPES.values())))))
             readers = draw(st.sets(st.integers(i + 1, count - 1))) if i + 1 < count else set()
             edges += [
                 LogicalEdge(f"r{i}.{k}", f"v{reader}", draw(st.sampled_from(DistributionPattern))) for reader in readers

@@ -8,8 +8,9 @@ from itertools import product
 import pytest
 
 from airflow_recovery.errors import RecordInvalid
-from airflow_recovery.model.cached_location import CachedLocation, is_cached_location
+from airflow_recovery.model.cached_location import CachedLocation
 from airflow_recovery.model.records import RunIdentity
+from airflow_recovery.model.result_type import ResultType, kept_by
 from airflow_recovery.results.cached import VIEW_PREFIX, cached_view_name
 
 HERE = "s3://bucket/journal"
@@ -36,8 +37,8 @@ def test_a_location_names_server_incarnation_and_view():
     location = CachedLocation("spark:15002", "app-20260101-0001", "airflow_recovery_a_1_00")
     assert location.uri == "spark-connect://spark:15002/app-20260101-0001/airflow_recovery_a_1_00"
     assert CachedLocation.parse(location.uri) == location
-    assert is_cached_location(location.uri)
-    assert not is_cached_location("s3://bucket/spark-connect")
+    assert kept_by(location.uri) == ResultType.CACHED.kept_by
+    assert kept_by("s3://bucket/spark-connect") == ""
 
 
 @pytest.mark.parametrize("text", ["spark-connect://host:1/app", "s3://a/b/c", "spark-connect://h:1/app/view;token=x"])

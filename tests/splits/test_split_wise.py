@@ -165,7 +165,7 @@ def test_what_is_not_a_result_of_the_run_in_the_store_is_refused(result: Any) ->
     made = job("j", deterministic="assume")
     declare(made, "raw", splits=FILES, commit="split", result=result)
     declare(made, "total", "raw", sink=True)
-    assert f"to make results with result=BLOCKING, found {result.value}" in refused(made)
+    assert f"to make results with result=BLOCKING, found {result.name}" in refused(made)
 
 
 @pytest.mark.parametrize(

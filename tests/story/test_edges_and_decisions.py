@@ -9,7 +9,6 @@ from airflow_recovery.model.inputs import InputRef
 from airflow_recovery.model.manifest import PartitionManifest
 from airflow_recovery.model.records import AttemptState, Declared, Lost, Outcome, PlanRecord, Reset
 from airflow_recovery.model.region_plan import RegionPlan
-from airflow_recovery.model.result_type import BLOCKING, BLOCKING_PERSISTENT, CACHED
 from airflow_recovery.story.decisions import decisions_of
 from airflow_recovery.story.edges import edges_of
 from airflow_recovery.story.run_events import RunEvents
@@ -35,9 +34,9 @@ def test_edges_tell_what_is_read_and_of_which_type() -> None:
     state = RunState({"kept": RegionState({1: Attempt(1, is_claimed=True, has_outcome=True, outcome=done)})})
 
     assert [(edge.producer, edge.consumer, edge.results, edge.type) for edge in edges_of(plan, state)] == [
-        ("raw", "kept", ("errors",), BLOCKING),
-        ("kept", "total", ("kept",), CACHED),
-        ("shared", "total", ("shared",), BLOCKING_PERSISTENT),
+        ("raw", "kept", ("errors",), "BLOCKING"),
+        ("kept", "total", ("kept",), "CACHED"),
+        ("shared", "total", ("shared",), "BLOCKING_PERSISTENT"),
     ]
 
 

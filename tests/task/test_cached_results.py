@@ -68,9 +68,9 @@ def test_control_unless_it_is_refused_an_attempt_is_claimed(
 def test_the_spec_says_how_it_is_kept(recovery: Path, lake: dict[str, Any], drivers: Drivers) -> None:
     tasks = {task.task_id: task for task in job_dag(KEPT, conn_id="connect").tasks}
     run_try(tasks[f"{GROUP}.kept"], **lake)
-    assert {vertex.name: (vertex.is_result, vertex.storage_level) for vertex in drivers.specs[0].vertices} == {
+    assert {vertex.name: (vertex.is_result, vertex.kept_as) for vertex in drivers.specs[0].vertices} == {
         "raw": (False, None),
-        "kept": (True, "DISK_ONLY"),
+        "kept": (True, "CACHED"),
     }
 
 
