@@ -79,14 +79,10 @@ class Stretch:
         return Stretch(self.expected_s * other.tries + other.expected_s, self.tries * other.tries)
 
 
-NOTHING = Stretch(0.0)
-
-
 class Pipeline:
-    """Steps in topological order, with what they cost. ``steps`` may come in any order; raises `ValueError` on a cycle.
+    """Steps in topological order, with what they cost.
 
-    In a forest (no two paths between two steps) the order is one in which each branch is a stretch of its own, so that
-    `airflow_recovery.advice.search` can take it apart exactly.
+    ``steps`` may come in any order. Raises `ValueError` on a cycle.
     """
 
     def __init__(self, steps: Iterable[Step], prices: Prices) -> None:
@@ -96,17 +92,7 @@ class Pipeline:
         for step in self.by_name.values():
             for name in step.inputs:
                 self.readers[name].append(step.name)
-        self.trees = self._trees()
-        names = self._topological()
-        if self.is_forest:
-            names = [name for tree in self.trees for name in _in_order(tree)]
-        self.steps: Sequence[Step] = [self.by_name[name] for name in names]
-
-    @cached_property
-    def is_forest(self) -> bool:
-        """No two steps are connected in two ways."""
-        edges = sum(len(step.inputs) for step in self.by_name.values())
-        return edges == len(self.by_name) - len(self.trees)
+        self.steps: Sequence[Step] = [self.by_name[name] for name in self._topological()]
 
     @cached_property
     def free(self) -> tuple[str, ...]:
@@ -152,7 +138,7 @@ class Pipeline:
     def region_expected(self, region: Sequence[Step]) -> tuple[float, float]:
         """Seconds of these steps as one region: if nothing fails, and expected."""
         names = {step.name for step in region}
-        body, run_s, losses = NOTHING, 0.0, 0.0
+        body, run_s, losses = Stretch(0.0), 0.0, 0.0
         for step in region:
             is_read_elsewhere = any(reader not in names for reader in self.readers[step.name])
             reads_s = sum(self.io_s(self.by_name[name]) for name in step.inputs if name not in names)
@@ -172,29 +158,6 @@ class Pipeline:
         """Expected seconds of a region with this work; it runs once more for each loss of a result of it."""
         return subtasks * Stretch(self.prices.region_s).then(body).expected_s * (1 + losses)
 
-    def _trees(self) -> list[Tree]:
-        """The connected parts, each as a tree below one of its steps. Of no forest: a spanning tree."""
-        seen: set[str] = set()
-        trees = []
-        for root in reversed(self.by_name):  # the last is a sink more often than not
-            if root in seen:
-                continue
-            seen.add(root)
-            top = Tree(root)
-            queue = [top]
-            for node in queue:  # grows meanwhile
-                links = [(name, True) for name in self.by_name[node.name].inputs]
-                links += [(name, False) for name in self.readers[node.name]]
-                for name, is_input in links:
-                    if name not in seen:
-                        seen.add(name)
-                        below = Tree(name)
-                        (node.inputs if is_input else node.readers).append(below)
-                        queue.append(below)
-            top.all = queue
-            trees.append(top)
-        return trees[::-1]
-
     def _topological(self) -> list[str]:
         waits = {name: len(step.inputs) for name, step in self.by_name.items()}
         order = [name for name, inputs in waits.items() if not inputs]
@@ -206,23 +169,3 @@ class Pipeline:
         if len(order) < len(waits):
             raise ValueError(f"expected a graph without a cycle, found one among {sorted(waits.keys() - set(order))}")
         return order
-
-
-class Tree:
-    """A step, the branches that it reads, and those that read it. ``all``, of a root: every node, parents first."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.inputs: list[Tree] = []
-        self.readers: list[Tree] = []
-        self.all: list[Tree] = []
-
-
-def _in_order(tree: Tree) -> list[str]:
-    """The branches that are read, the step, the branches that read it: topological, and each branch is one stretch."""
-    order: dict[str, list[str]] = {}
-    for node in reversed(tree.all):
-        before = [name for below in node.inputs for name in order.pop(below.name)]
-        after = [name for below in node.readers for name in order.pop(below.name)]
-        order[node.name] = [*before, node.name, *after]
-    return order[tree.name]
