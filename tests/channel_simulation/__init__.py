@@ -5,7 +5,7 @@ process dies, freezes and wakes later as a zombie, a write's reply is lost, or a
 no code with the product reads every slot and every segment itself: after each record, and in the end, every published
 record was delivered once, or is in the ledger, or was lost at an origin that says that it does not know::
 
-    from airflow_recovery.testing.channel_simulation import Fault, Settings, simulate
+    from channel_simulation import Fault, Settings, simulate
 
     report = simulate(7, Settings())
     for step in range(report.steps):
@@ -14,14 +14,14 @@ record was delivered once, or is in the ledger, or was lost at an origin that sa
 A failure names its seed and its faults, and these replay it exactly.
 """
 
-from airflow_recovery.testing.channel_simulation.drill import (
+from channel_simulation.drill import (
     Tally,
     every_pair,
     every_pair_of_records,
     every_single,
 )
-from airflow_recovery.testing.channel_simulation.schedule import Report, simulate
-from airflow_recovery.testing.channel_simulation.settings import Fault, Settings, Violation
+from channel_simulation.schedule import Report, simulate
+from channel_simulation.settings import Fault, Settings, Violation
 
 __all__ = [
     "Fault",

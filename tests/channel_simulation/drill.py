@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from airflow_recovery.testing.channel_simulation.schedule import Report, simulate
-from airflow_recovery.testing.channel_simulation.settings import Fault, Settings, Violation
+from channel_simulation.schedule import Report, simulate
+from channel_simulation.settings import Fault, Settings, Violation
 
 
 @dataclass
@@ -84,9 +84,7 @@ def every_pair_of_records(settings: Settings, *, seed: int = 1, faults: Sequence
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line. Returns its exit code: 1 where a promise was broken."""
-    parser = argparse.ArgumentParser(
-        prog="python -m airflow_recovery.testing.channel_simulation", description=(__doc__ or "").splitlines()[0]
-    )
+    parser = argparse.ArgumentParser(prog="python -m channel_simulation", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="the first seed (1)")
     parser.add_argument("--schedules", type=int, metavar="N", help="so many seeds (with no --minutes: 1000)")
     parser.add_argument("--minutes", type=float, metavar="M", help="as many as fit into this time")

@@ -17,7 +17,7 @@ from airflow_recovery.streaming.channel_retention import Room, make_room
 from airflow_recovery.streaming.channel_state import ChannelState
 from airflow_recovery.streaming.consuming import commit_batch, create_view, make_plan, next_end, published_of, release
 from airflow_recovery.streaming.producing import WrittenSegment, finish, open_producer, publish
-from airflow_recovery.testing.channel_simulation.settings import Settings
+from channel_simulation.settings import Settings
 
 Rows = list[tuple[Any, ...]]
 R = TypeVar("R")

@@ -6,8 +6,8 @@ from collections import Counter
 
 from airflow_recovery.model.channel_options import Overflow, Reconnect
 from airflow_recovery.streaming.ledger import loss_report
-from airflow_recovery.testing.channel_simulation.settings import Settings, Violation
-from airflow_recovery.testing.channel_simulation.world import World
+from channel_simulation.settings import Settings, Violation
+from channel_simulation.world import World
 
 
 def check_end(world: World, settings: Settings) -> None:

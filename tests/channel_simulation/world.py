@@ -13,9 +13,9 @@ from airflow_recovery.streaming.channel_codec import decode_entry, encode_entry
 from airflow_recovery.streaming.channel_folding import apply
 from airflow_recovery.streaming.channel_records import ChannelIdentity, ProducerRecord
 from airflow_recovery.streaming.channel_state import ChannelState
-from airflow_recovery.testing.channel_simulation.programs import Arrived, Ask, DeleteRows, GetRows, OnLog, PutRows, Rows
-from airflow_recovery.testing.channel_simulation.settings import Violation
-from airflow_recovery.testing.channel_simulation.truth import ChannelTruth
+from channel_simulation.programs import Arrived, Ask, DeleteRows, GetRows, OnLog, PutRows, Rows
+from channel_simulation.settings import Violation
+from channel_simulation.truth import ChannelTruth
 
 RUN = RunIdentity("simulated", "2024-01-01", "group")
 

@@ -15,7 +15,7 @@ from airflow_recovery.streaming.channel_graph import ChannelGraph
 from airflow_recovery.streaming.mode import ChannelPlan, StreamingPlan
 from airflow_recovery.streaming.preview import taken_along
 from airflow_recovery.streaming.restart import StreamingRestartMode
-from airflow_recovery.testing.channel_simulation.programs import (
+from channel_simulation.programs import (
     Ask,
     Idle,
     OnLog,
@@ -23,9 +23,9 @@ from airflow_recovery.testing.channel_simulation.programs import (
     RegionAttempt,
     SegmentVanished,
 )
-from airflow_recovery.testing.channel_simulation.settings import Fault, Settings, Violation
-from airflow_recovery.testing.channel_simulation.verdict import check_end
-from airflow_recovery.testing.channel_simulation.world import World
+from channel_simulation.settings import Fault, Settings, Violation
+from channel_simulation.verdict import check_end
+from channel_simulation.world import World
 
 MAX_STEPS = 6_000
 TRACE_TAIL = 60

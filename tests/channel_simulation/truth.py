@@ -11,7 +11,7 @@ from typing import Any
 
 from airflow_recovery.streaming.channel_records import ChannelIdentity
 from airflow_recovery.streaming.channel_state import ChannelState
-from airflow_recovery.testing.channel_simulation.settings import Violation
+from channel_simulation.settings import Violation
 
 Place = tuple[int, int]
 """(subpartition, sequence number)."""
