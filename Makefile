@@ -71,8 +71,8 @@ drill: ## Simulated bad days, processes killed at every point, real kills of Air
 	@scripts/setup.sh --drill
 	$(PYTHON_BIN) -m scripts.sparks
 	$(ON_WHEEL) airflow_recovery.testing.simulation --minutes $(or $(MINUTES),10)
-	$(ON_WHEEL) airflow_recovery.testing.simulation --decided --minutes $(or $(MINUTES),10)
-	$(ON_WHEEL) airflow_recovery.testing.simulation --pure 1000000
+	PYTHONPATH=tests $(ON_WHEEL) simulation --decided --minutes $(or $(MINUTES),10)
+	PYTHONPATH=tests $(ON_WHEEL) simulation --pure 1000000
 	PYTHONPATH=tests $(ON_WHEEL) channel_simulation --minutes $(or $(MINUTES),10)
 	$(CRASH_KIT) --pairs all --minutes $(or $(MINUTES),10)
 	PYTHONPATH=tests/support/code $(CRASH_KIT) crash_jobs:ledgers --s3 moto --singles 60 --frozen 20 --pairs 40

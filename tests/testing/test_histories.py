@@ -7,14 +7,9 @@ from dataclasses import replace
 
 import pytest
 from decided_jobs import BRANCH, JOIN, MIN_ONE, SOLO_BESIDE, decided
-
-from airflow_recovery.model.committing import CommitMode
-from airflow_recovery.planning.evaluation import Evaluation
-from airflow_recovery.sinks.committer import FoundRows, Rows
-from airflow_recovery.testing.simulation import TOPOLOGIES, SimulatedJob, Violation
-from airflow_recovery.testing.simulation.drill import main
-from airflow_recovery.testing.simulation.histories import History
-from airflow_recovery.testing.simulation.history_decisions import (
+from simulation.drill import main
+from simulation.histories import History
+from simulation.history_decisions import (
     Kept,
     Known,
     Look,
@@ -23,7 +18,12 @@ from airflow_recovery.testing.simulation.history_decisions import (
     keeps_rows,
     look,
 )
-from airflow_recovery.testing.simulation.history_search import drawn_job_of, play, search
+from simulation.history_search import drawn_job_of, play, search
+
+from airflow_recovery.model.committing import CommitMode
+from airflow_recovery.planning.evaluation import Evaluation
+from airflow_recovery.sinks.committer import FoundRows, Rows
+from airflow_recovery.testing.simulation import TOPOLOGIES, SimulatedJob, Violation
 from airflow_recovery.testing.simulation.jobs import FAILS, SKIPS, with_optional
 
 PAIR = TOPOLOGIES["pair"]

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from decided_jobs import BRANCH, JOIN, MIN_ONE, SOLO_BESIDE, decided
 from simulated_controls import SAFE, finds
+from simulation.drill import main
 
 from airflow_recovery.attempt import absent_inputs, data_interval, declarations, first_attempt, publish, region_task
 from airflow_recovery.attempt.run import DeclaredOperators, Run
@@ -18,7 +19,6 @@ from airflow_recovery.planning.evaluation import Evaluation
 from airflow_recovery.planning.reason import Reason, Why
 from airflow_recovery.testing.fake_airflow import FakeAirflow
 from airflow_recovery.testing.simulation import TOPOLOGIES, Settings, SimulatedJob, Trouble, simulate, world
-from airflow_recovery.testing.simulation.drill import main
 from airflow_recovery.testing.simulation.jobs import FAILS, SKIPS
 from airflow_recovery.testing.simulation.spark import FakeSpark
 

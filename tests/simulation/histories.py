@@ -34,9 +34,9 @@ from airflow_recovery.testing.fake_airflow import ALL_SUCCESS, BLOCKING, ENDED, 
 from airflow_recovery.testing.fake_sink import FakeTarget
 from airflow_recovery.testing.simulation.dag_run import PUBLISH, PUBLISH_RULE, InRun
 from airflow_recovery.testing.simulation.fresh_run import fresh_run
-from airflow_recovery.testing.simulation.history_decisions import WAITS, Decision, Gone, Kept, Known
 from airflow_recovery.testing.simulation.jobs import SimulatedJob, code_of, rows, xcom_of
 from airflow_recovery.testing.simulation.settings import Violation
+from simulation.history_decisions import WAITS, Decision, Gone, Kept, Known
 
 MOST_WAITS = 4
 """So many tries of a task in a row may wait for an input before Airflow has no retries left for it."""

@@ -1,4 +1,4 @@
-"""Many histories of the pure model, one seed each: `python -m airflow_recovery.testing.simulation --pure N`."""
+"""Many histories of the pure model, one seed each: `PYTHONPATH=tests:. python -m simulation --pure N`."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from dataclasses import dataclass, replace
 from itertools import count
 
 from airflow_recovery.model.committing import CommitKind, CommitMode
-from airflow_recovery.testing.simulation.histories import History
-from airflow_recovery.testing.simulation.history_decisions import TODAY, Known, Product
 from airflow_recovery.testing.simulation.jobs import (
     FAILS,
     RANDOM,
@@ -22,6 +20,8 @@ from airflow_recovery.testing.simulation.jobs import (
     with_sinks,
 )
 from airflow_recovery.testing.simulation.settings import Violation
+from simulation.histories import History
+from simulation.history_decisions import TODAY, Known, Product
 
 HISTORIES_A_JOB = 50
 """So many seeds in a row have the same job, whose decisions are then known for most states."""
