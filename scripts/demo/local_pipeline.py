@@ -23,7 +23,7 @@ from airflow_recovery.testing.s3_server import (
     S3Server,
     local_server,
 )
-from airflow_recovery.testing.s3a_jars import class_path_variables
+from scripts.jars import class_path_variables
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 BUCKET = "recovery"

@@ -11,8 +11,8 @@ from pathlib import Path
 from airflow_recovery.store.s3 import S3Store
 from airflow_recovery.testing.local_airflow import LocalAirflow
 from airflow_recovery.testing.s3_server import S3Server, local_server
-from airflow_recovery.testing.s3a_jars import class_path_variables
 from scripts.demo.local_pipeline import BUCKET, REPOSITORY, environment_of, journal_uri
+from scripts.jars import class_path_variables
 
 RESULTS = f"s3://{BUCKET}/results"
 TASKS_AT_ONCE = 4

@@ -24,8 +24,8 @@ from airflow_recovery.streaming.channel_records import ChannelIdentity
 from airflow_recovery.streaming.client import ChannelClient
 from airflow_recovery.streaming.reading import batch_of, committed_outputs
 from airflow_recovery.testing.patience import HANG_S
-from airflow_recovery.testing.spark_drivers import driver_of
 from scripts.demo_approximate.live_pipeline import LivePipeline
+from scripts.spark_drivers import driver_of
 
 GROUP = "flights"
 SOURCE, SCORER, SINK = "departures", "predicted", "delays_by_day"

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from airflow_recovery.testing.s3_proxy import Answer, CutReply, Delayed, LostReply, S3Request
 from airflow_recovery.verify.history import Attempt, History, Region
 from airflow_recovery.verify.records import Named
+from scripts.s3_proxy import Answer, CutReply, Delayed, LostReply, S3Request
 from scripts.soak.disturbances import DISTURBANCES, Disturbance, drawn_for, first_round
 from scripts.soak.growth import MOST_GROWTH, SHORTEST_S, WARM_UP_S, Growth, Sample, growths
 from scripts.soak.leftovers import (

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_recovery.testing.s3_proxy import Answer, S3Request
+from scripts.s3_proxy import Answer, S3Request
 
 _ARN = "arn:aws:s3:::"
 _DOCUMENTED = re.compile(r"<!-- policy: ([\w-]+) -->\n```json\n(.*?)```", re.DOTALL)
@@ -69,7 +69,7 @@ def statements(document: Mapping[str, Any]) -> tuple[Statement, ...]:
 
 
 class Enforced:
-    """A rule for `airflow_recovery.testing.s3_proxy.S3Proxy`: who signs with which access key may do what.
+    """A rule for `scripts.s3_proxy.S3Proxy`: who signs with which access key may do what.
 
     Requests of other access keys are not checked. ``denied`` has what was refused, as text.
     """

@@ -23,12 +23,12 @@ from typing import Any
 from xml.sax.saxutils import escape
 
 from airflow_recovery.errors import ConfigurationError
-from airflow_recovery.testing.fetched_jars import fetched_jars
 from airflow_recovery.testing.free_port import free_port
 from airflow_recovery.testing.local_airflow.processes import Processes
 from airflow_recovery.testing.local_airflow.reaper import MARKER
 from airflow_recovery.testing.patience import HANG_S, NEVER_S
 from airflow_recovery.testing.spark_cluster import spark_home
+from scripts.jars import fetched_jars
 
 RESOURCE_MANAGER = "resource-manager"
 NODE_MANAGER = "node-manager"

@@ -1,14 +1,28 @@
-"""Spark's jars for ``s3a://``, as ``scripts/setup.sh --s3a`` has fetched them: for the demo and the tests."""
+"""Jars that the set-up fetches into the virtual environment, for the demo, the soak and the tests."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
-from airflow_recovery.testing.fetched_jars import fetched_jars
+from airflow_recovery.errors import ConfigurationError
+
+
+def fetched_jars(name: str, what: str, artifact: str, option: str) -> Path:
+    """The folder ``<name>-jars`` in this virtual environment: ``what`` is fetched by ``scripts/setup.sh <option>``.
+
+    Raises `ConfigurationError` where there is no jar of ``artifact`` in it.
+    """
+    folder = Path(sys.prefix) / f"{name}-jars"
+    if not any(folder.glob(f"{artifact}-*.jar")):
+        raise ConfigurationError(
+            f"Expected {what} in {folder}, found no {artifact} there. Run scripts/setup.sh {option}."
+        )
+    return folder
 
 
 def s3a_jars() -> Path:
-    """The folder of the jars, in this virtual environment. Raises `ConfigurationError` where it is not there."""
+    """The folder of Spark's jars for ``s3a://``. Raises `ConfigurationError` if it is not there."""
     return fetched_jars("s3a", "Spark's jars for S3", "hadoop-aws", "--s3a")
 
 
