@@ -7,8 +7,8 @@ import sys
 from collections.abc import Sequence
 
 from airflow_recovery.testing.simulation.drill import add_seed_options, run_command, topology_of
-from airflow_recovery.testing.simulation.schedule import Schedule
-from airflow_recovery.testing.simulation.settings import Settings
+from simulation.dag_schedule import DagSchedule
+from simulation.dag_settings import DagSettings
 from simulation.history_search import search
 
 COMMAND = "PYTHONPATH=tests:. python -m simulation"
@@ -16,10 +16,10 @@ TABLE_EVERY_4TH = 3
 """Of four seeds with ``--decided``, this one has runs that commit to one table."""
 
 
-def settings_of(seed: int, topology: str) -> Settings:
+def settings_of(seed: int, topology: str) -> DagSettings:
     """What the schedule of a seed is about."""
     name = topology_of(seed, topology)
-    return Settings.sharing_a_table(seed, name) if seed % 4 == TABLE_EVERY_4TH else Settings.decided(seed, name)
+    return DagSettings.sharing_a_table(seed, name) if seed % 4 == TABLE_EVERY_4TH else DagSettings.decided(seed, name)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -36,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _search(args.seed, args.pure)
     return run_command(
         args,
-        lambda seed: Schedule(seed, settings_of(seed, args.topology)),
+        lambda seed: DagSchedule(seed, settings_of(seed, args.topology)),
         f"{COMMAND} --decided",
         lambda seed: f" --topology {topology_of(seed, args.topology)}",
     )

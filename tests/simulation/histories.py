@@ -32,11 +32,13 @@ from airflow_recovery.model.records import (
 from airflow_recovery.sinks.committer import CommitToken
 from airflow_recovery.testing.fake_airflow import ALL_SUCCESS, BLOCKING, ENDED, RUNS, by_trigger_rule
 from airflow_recovery.testing.fake_sink import FakeTarget
-from airflow_recovery.testing.simulation.dag_run import PUBLISH, PUBLISH_RULE, InRun
-from airflow_recovery.testing.simulation.fresh_run import fresh_run
-from airflow_recovery.testing.simulation.jobs import SimulatedJob, code_of, rows, xcom_of
+from airflow_recovery.testing.simulation.dag_run import PUBLISH
+from airflow_recovery.testing.simulation.jobs import rows
 from airflow_recovery.testing.simulation.settings import Violation
+from simulation.dag_job import DagJob, code_of, xcom_of
+from simulation.fresh_run import fresh_run
 from simulation.history_decisions import WAITS, Decision, Gone, Kept, Known
+from simulation.run_of_dag import PUBLISH_RULE, InRun
 
 MOST_WAITS = 4
 """So many tries of a task in a row may wait for an input before Airflow has no retries left for it."""
@@ -123,7 +125,7 @@ class History:
         self.clear(*self._tasks)
 
     def deploy(self, region: str, end: str = "", *, is_rollback: bool = False) -> None:
-        """Other code of ``region``, or its first one again; ``end`` as of `SimulatedJob.with_code`."""
+        """Other code of ``region``, or its first one again; ``end`` as of `DagJob.with_code`."""
         self._versions += 1
         self._codes[self._at[region]] = (0, "") if is_rollback else (self._versions, end)
         self.told.append(f"deploy {'the first' if is_rollback else 'other'} code of {region}{end and ', which' + end}")
@@ -321,7 +323,7 @@ class History:
         self.is_held_up = True
         self._ends(region, "failed", why)
 
-    def _runs(self, job: SimulatedJob, region: str, decision: Decision, pulled: Mapping[str, str | None]) -> None:
+    def _runs(self, job: DagJob, region: str, decision: Decision, pulled: Mapping[str, str | None]) -> None:
         planned, number = job.regions[region], self._region(region).latest_attempt + 1
         self._check_interval(region)
         spec = planned.commit

@@ -24,8 +24,9 @@ from airflow_recovery.planning.evaluation import Available, Evaluation
 from airflow_recovery.planning.reason import Reason, Why
 from airflow_recovery.sinks.committer import FoundRows, Rows
 from airflow_recovery.testing.fake_airflow import ALL_SUCCESS
-from airflow_recovery.testing.simulation.dag_run import PUBLISH, InRun
-from airflow_recovery.testing.simulation.jobs import SimulatedJob, code_of
+from airflow_recovery.testing.simulation.dag_run import PUBLISH
+from simulation.dag_job import DagJob, code_of
+from simulation.run_of_dag import InRun
 
 WAITS = "waits"
 Gone = frozenset[tuple[str, str]]
@@ -189,19 +190,19 @@ class Known:
     ``regions``: the states that a region has come to, each with a number; so a run's state is a tuple of numbers.
     """
 
-    def __init__(self, job: SimulatedJob, product: Product = TODAY) -> None:
+    def __init__(self, job: DagJob, product: Product = TODAY) -> None:
         self.job = job
         self.product = product
         self.regions: list[RegionState] = [NEVER_STARTED]
         self._after: dict[tuple[int, Any], int] = {}
-        self._jobs: dict[Any, SimulatedJob] = {}
-        self._given: dict[Any, SimulatedJob] = {}
+        self._jobs: dict[Any, DagJob] = {}
+        self._given: dict[Any, DagJob] = {}
         self._decisions: dict[Any, Decision] = {}
         self._overtaken: dict[Any, tuple[str, ...]] = {}
 
     def today(
         self, codes: tuple[tuple[int, str], ...], listings: tuple[tuple[str, tuple[str, ...]], ...], run: InRun
-    ) -> SimulatedJob:
+    ) -> DagJob:
         """The job with these versions of its regions' code, and these external inputs, in that run."""
         arguments = run.interval, run.param
         known = self._jobs.get((codes, listings, arguments))
@@ -213,7 +214,7 @@ class Known:
             self._jobs[codes, listings, arguments] = known
         return known
 
-    def given(self, job: SimulatedJob, region: str, xcoms: Mapping[str, str | None]) -> SimulatedJob:
+    def given(self, job: DagJob, region: str, xcoms: Mapping[str, str | None]) -> DagJob:
         """``job`` as the task of ``region`` knows it that finds these XComs of its inputs."""
         if region not in job.pulls:
             return job
@@ -236,7 +237,7 @@ class Known:
 
     def decide(
         self,
-        job: SimulatedJob,
+        job: DagJob,
         numbers: tuple[int, ...],
         region: str,
         states: Mapping[str, str | None],
@@ -263,7 +264,7 @@ class Known:
 
     def _try(
         self,
-        job: SimulatedJob,
+        job: DagJob,
         state: RunState,
         region: str,
         states: Mapping[str, str | None],
@@ -301,7 +302,7 @@ class Known:
             finished=seen.finished,
         )
 
-    def _declared_otherwise(self, job: SimulatedJob, state: RunState, but: Container[str] = ()) -> dict[str, Reason]:
+    def _declared_otherwise(self, job: DagJob, state: RunState, but: Container[str] = ()) -> dict[str, Reason]:
         """The operators of which the DAG declares other code than made their attempts, as far as that is known."""
         found = {}
         for name in job.operators - job.unsteady:
@@ -323,7 +324,7 @@ class Known:
         currents = (state.of(region).current for region in regions)
         return [now.outcome for now in currents if now is not None and now.outcome is not None]
 
-    def _publish(self, job: SimulatedJob, state: RunState, states: Mapping[str, str | None], gone: Gone) -> Decision:
+    def _publish(self, job: DagJob, state: RunState, states: Mapping[str, str | None], gone: Gone) -> Decision:
         otherwise = self._declared_otherwise(job, state)
         evaluation = Evaluation(job.shared_plan, state, available=_available(gone), unkept=otherwise)
         without = self.product.left_out(evaluation, {name: states[name] for name in job.regions})
@@ -344,7 +345,7 @@ class Known:
             return Decision(ends_as=WAITS)
         return Decision(handed_out=handed_out)
 
-    def overtaken(self, job: SimulatedJob, numbers: tuple[int, ...]) -> tuple[str, ...]:
+    def overtaken(self, job: DagJob, numbers: tuple[int, ...]) -> tuple[str, ...]:
         """The regions whose results rest on what does not count any more."""
         key = id(job), numbers
         if key not in self._overtaken:
@@ -353,7 +354,7 @@ class Known:
             self._overtaken[key] = tuple(name for name, basis in bases if evaluation.why_overtaken(name, basis))
         return self._overtaken[key]
 
-    def _ref(self, job: SimulatedJob, state: RunState, producer: str, reader: str) -> InputRef:
+    def _ref(self, job: DagJob, state: RunState, producer: str, reader: str) -> InputRef:
         attempt = state.of(producer).current
         assert attempt is not None
         assert attempt.outcome is not None

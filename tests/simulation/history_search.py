@@ -9,17 +9,9 @@ from dataclasses import dataclass, replace
 from itertools import count
 
 from airflow_recovery.model.committing import CommitKind, CommitMode
-from airflow_recovery.testing.simulation.jobs import (
-    FAILS,
-    RANDOM,
-    SKIPS,
-    TOPOLOGIES,
-    SimulatedJob,
-    drawn_decided_job,
-    with_drawn_arguments,
-    with_sinks,
-)
+from airflow_recovery.testing.simulation.jobs import RANDOM, TOPOLOGIES, with_sinks
 from airflow_recovery.testing.simulation.settings import Violation
+from simulation.dag_job import FAILS, SKIPS, DagJob, drawn_decided_job, with_drawn_arguments
 from simulation.histories import History
 from simulation.history_decisions import TODAY, Known, Product
 
@@ -29,7 +21,7 @@ MOST_ACTS = 5
 REPORT_EVERY_S = 30.0
 
 
-def drawn_job_of(seed: int) -> SimulatedJob:
+def drawn_job_of(seed: int) -> DagJob:
     """The job of the history with that seed: a named topology, or every second time one that is drawn."""
     number = seed // HISTORIES_A_JOB
     names = list(TOPOLOGIES)
@@ -82,7 +74,7 @@ def search(
     product: Product = TODAY,
     *,
     most: int = 1,
-    job_of_seed: Callable[[int], SimulatedJob] = drawn_job_of,
+    job_of_seed: Callable[[int], DagJob] = drawn_job_of,
     tell: Callable[[str], None] = lambda line: None,
 ) -> Found:
     """The histories of so many seeds from ``first`` on, until ``most`` break the rule."""
@@ -228,7 +220,7 @@ _OTHERS = (
 )
 
 
-def _text(job: SimulatedJob) -> str:
+def _text(job: DagJob) -> str:
     regions = (
         f"{name}({', '.join(region.inputs)})"
         + (f" {job.rules[name]}" if name in job.rules else "")

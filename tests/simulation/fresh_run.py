@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from itertools import product
 
 from airflow_recovery.testing.fake_airflow import ALL_SUCCESS, BLOCKING, EARLY_RULES, RUNS, by_trigger_rule
-from airflow_recovery.testing.simulation.jobs import SimulatedJob, rows, xcom_of
+from airflow_recovery.testing.simulation.jobs import rows
+from simulation.dag_job import DagJob, xcom_of
 
 Made = Mapping[str, frozenset[tuple[str, ...]]]
 """What each region may have made: the rows of its results, in their order. More than one only if it reads what may be
@@ -32,7 +33,7 @@ class FreshRun:
 
 
 def fresh_run(
-    job: SimulatedJob,
+    job: DagJob,
     followed: Mapping[str, frozenset[str]],
     by_hand: Mapping[str, str] | None = None,
     ended: Mapping[str, str | None] | None = None,
@@ -73,7 +74,7 @@ def fresh_run(
 
 
 def one_try(
-    job: SimulatedJob, region: str, states: Mapping[str, str | None], made: Made
+    job: DagJob, region: str, states: Mapping[str, str | None], made: Made
 ) -> tuple[str, frozenset[tuple[str, ...]]]:
     """How a try of ``region`` ends that starts now, and what it may have made if it is a ``success``.
 
@@ -109,7 +110,7 @@ def one_try(
     return "success", frozenset(found)
 
 
-def _read(job: SimulatedJob, producer: str, reader: str, made: tuple[str, ...]) -> list[str]:
+def _read(job: DagJob, producer: str, reader: str, made: tuple[str, ...]) -> list[str]:
     """Those of the rows that ``producer`` has made which ``reader`` reads."""
     place = {result: at for at, result in enumerate(job.regions[producer].results)}
     return [made[place[result]] for result in job.read_of(producer, reader)]

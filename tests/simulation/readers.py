@@ -19,8 +19,8 @@ from airflow_recovery.journal.published import PublishedResult, published_result
 from airflow_recovery.model.records import Claim
 from airflow_recovery.testing.simulation.dag_run import PUBLISH
 from airflow_recovery.testing.simulation.settings import Violation
-from airflow_recovery.testing.simulation.simulated_run import Given, SimulatedRun
 from airflow_recovery.testing.simulation.strands import current_runner
+from simulation.dag_simulated_run import DagSimulatedRun, Given
 
 MOST_LOOKS = 40
 """After so many the sensor has timed out."""
@@ -28,7 +28,7 @@ NOT_YET = (NotPublished, ObjectMissing, PagesDisagree, StoreError)
 """What the sensor waits after, as `airflow_recovery.hooks.result` has it."""
 
 
-def waits_for(run: SimulatedRun, result: str) -> None:
+def waits_for(run: DagSimulatedRun, result: str) -> None:
     """A sensor of another DAG, which looks again and again until it is given ``result``."""
     journal = run.world.journal("reader")
     watches: dict[str, HeartbeatWatch] = {}
@@ -61,7 +61,7 @@ def waits_for(run: SimulatedRun, result: str) -> None:
         return
 
 
-def run_state(run: SimulatedRun) -> str:
+def run_state(run: DagSimulatedRun) -> str:
     """The state of the DAG run, as Airflow has it."""
     airflow = run.world.airflow
     if airflow.ready() or not airflow.has_ended:
@@ -70,7 +70,7 @@ def run_state(run: SimulatedRun) -> str:
     return "failed" if has_failed else "success"
 
 
-def withdraws(run: SimulatedRun, region: str, *, gives_back: bool) -> None:
+def withdraws(run: DagSimulatedRun, region: str, *, gives_back: bool) -> None:
     """A person withdraws what is published of ``region``, or gives it back."""
     try:
         turns = withdraw(run.world.journal("user"), region, "user", "its rows are bad", withdrawn=not gives_back)
@@ -81,7 +81,7 @@ def withdraws(run: SimulatedRun, region: str, *, gives_back: bool) -> None:
         (run.withdrawn.discard if gives_back else run.withdrawn.add)((turn.region, turn.attempt))
 
 
-def check_given(run: SimulatedRun, publishes: Mapping[int, Mapping[str, int]]) -> None:
+def check_given(run: DagSimulatedRun, publishes: Mapping[int, Mapping[str, int]]) -> None:
     """At rest: if nothing has happened to the run since a reader was given a result, that is the published one."""
     if not (run.given and run.world.airflow.state(PUBLISH) == "success"):
         return
