@@ -25,7 +25,7 @@ demo: ## Run a real pipeline, break it, watch it recover (KEEP=1 leaves Airflow 
 
 demo-approximate: ## A chain of streams: kill its sink and its scorer, count what is lost, compare with a whole restart
 	@scripts/setup.sh --s3a
-	@exec $(PYTHON_BIN) -m scripts.demo_approximate
+	@exec $(PYTHON_BIN) -m scripts.demo --streams
 
 lint: setup style ## Style, format, strict types, types in tests; and how many lines each room has
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync types test-types

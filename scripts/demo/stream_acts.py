@@ -8,9 +8,9 @@ from datetime import date, timedelta
 
 from jobs.live_flights import DAYS_A_BATCH
 
-from scripts.demo_approximate.flights import FlightsByDay
-from scripts.demo_approximate.live_pipeline import LivePipeline
-from scripts.demo_approximate.live_run import REGIONS, SCORER, SINK, LiveRun, Seen
+from scripts.demo.flights_by_day import FlightsByDay
+from scripts.demo.local_pipeline import LocalPipeline
+from scripts.demo.stream_run import REGIONS, SCORER, SINK, Seen, StreamRun
 
 FIRST_KILL = date(2013, 1, 9)
 """A streaming region is killed when the running table has come so far."""
@@ -38,14 +38,14 @@ class Recovery:
 class Act:
     """An act that came to its end, or was cut short when everything was measured."""
 
-    run: LiveRun
+    run: StreamRun
     recoveries: tuple[Recovery, ...]
 
 
-def act_single(pipeline: LivePipeline, flights: FlightsByDay) -> Act:
+def act_single(pipeline: LocalPipeline, flights: FlightsByDay) -> Act:
     """The sink is killed, then the scorer; each restarts alone, and the run goes on to its end."""
     print("\nAct one: a streaming region that dies restarts alone (approximate-single)", flush=True)
-    run = LiveRun(pipeline, "live_flights", limit=FIRST_KILL + BATCH)
+    run = StreamRun(pipeline, "live_flights", limit=FIRST_KILL + BATCH)
     run.until_table(lambda seen: seen is not None and seen.newest >= FIRST_KILL, f"a table up to {FIRST_KILL}")
     first = kill_and_measure(run, SINK, flights, "approximate-single")
     second_kill = first.fresh_day + BETWEEN
@@ -53,15 +53,15 @@ def act_single(pipeline: LivePipeline, flights: FlightsByDay) -> Act:
     run.until_table(lambda seen: seen is not None and seen.newest >= second_kill, f"a table up to {second_kill}")
     second = kill_and_measure(run, SCORER, flights, "approximate-single")
     run.at_full_speed()
-    run.until(lambda _: run.airflow_state in ("success", "failed"), "the run's end")
+    run.until(lambda _: run.airflow_state in ("success", "failed"))
     print(f"  {run.airflow_state} after {run.seconds:.0f} s", flush=True)
     return Act(run, (first, second))
 
 
-def act_regional(pipeline: LivePipeline, flights: FlightsByDay) -> Act:
+def act_regional(pipeline: LocalPipeline, flights: FlightsByDay) -> Act:
     """The sink is killed at the same point, and all three start over. Cut short at the first fresh table."""
     print("\nAct two: the same chain restarts as a whole (region)", flush=True)
-    run = LiveRun(pipeline, "live_flights_regional", limit=FIRST_KILL + BATCH)
+    run = StreamRun(pipeline, "live_flights_regional", limit=FIRST_KILL + BATCH)
     run.until_table(lambda seen: seen is not None and seen.newest >= FIRST_KILL, f"a table up to {FIRST_KILL}")
     recovery = kill_and_measure(run, SINK, flights, "region")
     print("  enough: the rest of this run is not waited for", flush=True)
@@ -69,9 +69,9 @@ def act_regional(pipeline: LivePipeline, flights: FlightsByDay) -> Act:
     return Act(run, (recovery,))
 
 
-def kill_and_measure(run: LiveRun, region: str, flights: FlightsByDay, strategy: str) -> Recovery:
+def kill_and_measure(run: StreamRun, region: str, flights: FlightsByDay, strategy: str) -> Recovery:
     """Kill a region of a run whose table is there, and wait for a fresh one: a run with a limit goes on by `AWAY` until
-    the region reads again. Raises as `LiveRun.until_table`."""
+    the region reads again. Raises as `StreamRun.until_table`."""
     tops = {name: run.state().of(name).latest_attempt for name in REGIONS}
     before = run.look()
     assert before is not None
@@ -111,7 +111,7 @@ def kill_and_measure(run: LiveRun, region: str, flights: FlightsByDay, strategy:
     return Recovery(region, strategy, again, times[0] if times else fresh_s, fresh_s, commits[0].newest)
 
 
-def _is_of_restarted(run: LiveRun, region: str, seen: Seen, before: Seen, old: date) -> bool:
+def _is_of_restarted(run: StreamRun, region: str, seen: Seen, before: Seen, old: date) -> bool:
     """A sink makes every table after its kill; a scorer's rows are seen when they are newer than all of before."""
     if region == SINK or seen.generation != before.generation:
         return True

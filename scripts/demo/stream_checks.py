@@ -10,16 +10,16 @@ import pyarrow.parquet as parquet  # type: ignore[import-untyped]
 
 from airflow_recovery.streaming.run_channels import ChannelReport
 from airflow_recovery.verify import verify_run
-from scripts.demo.journal_view import JournalView
-from scripts.demo_approximate.acts import Act, Recovery
-from scripts.demo_approximate.flights import FlightsByDay
-from scripts.demo_approximate.live_run import REGIONS, SCORER, SINK, SOURCE, LiveRun
+from scripts.demo.checks import unequal
+from scripts.demo.flights_by_day import FlightsByDay
+from scripts.demo.stream_acts import Act, Recovery
+from scripts.demo.stream_run import REGIONS, SCORER, SINK, SOURCE, StreamRun
 
 
-def published_table(run: LiveRun) -> dict[date, int]:
+def published_table(run: StreamRun) -> dict[date, int]:
     """Flights by day in the published result, from exactly the files that its manifest names."""
-    manifest = JournalView(run.pipeline.journal, run.identity).result(SINK)
-    store = run.pipeline.journal.sibling(manifest.location)
+    manifest = run.journal().result(SINK)
+    store = run.pipeline.open_data(manifest.location)
     files = (io.BytesIO(store.get(file.path).body) for file in manifest.objects)
     rows = [row for file in files for row in parquet.read_table(file).to_pylist()]
     return {row["date"]: row["flights"] for row in rows}
@@ -37,12 +37,12 @@ def all_checks(
 ) -> Iterator[tuple[str, str | None]]:
     """Each check as (what is claimed, what is wrong or `None`)."""
     run = one.run
-    yield "act one: the run is a success in Airflow", _unequal("success", run.airflow_state)
+    yield "act one: the run is a success in Airflow", unequal("success", run.airflow_state)
     state = run.state()
     tops = {name: state.of(name).latest_attempt for name in REGIONS}
     yield (
         "act one: one restart of the sink, one of the scorer, none of the source",
-        _unequal({SOURCE: 1, SCORER: 2, SINK: 2}, tops),
+        unequal({SOURCE: 1, SCORER: 2, SINK: 2}, tops),
     )
     table = published_table(run)
     gone = missing(flights, table)
@@ -51,12 +51,12 @@ def all_checks(
     yield (
         f"independent count: {flights.total:,} flights in the CSV files, {sum(table.values()):,} in the published "
         f"table; {lost:,} are missing, and the ledger says so",
-        _unequal(lost, reports[SOURCE].loss.lost + reports[SCORER].loss.lost),
+        unequal(lost, reports[SOURCE].loss.lost + reports[SCORER].loss.lost),
     )
-    yield "no flight is counted twice on any day", _unequal({}, {day: n for day, n in gone.items() if n < 0})
+    yield "no flight is counted twice on any day", unequal({}, {day: n for day, n in gone.items() if n < 0})
     yield (
         "the running table's own channel has lost nothing",
-        _unequal((0, 0), (reports[SCORER].loss.lost, reports[SCORER].unknown)),
+        unequal((0, 0), (reports[SCORER].loss.lost, reports[SCORER].unknown)),
     )
     yield f"what is missing is of few days in a row: {_days(gone)}", not_in_a_row(flights, gone)
     report = verify_run(
@@ -71,11 +71,11 @@ def all_checks(
     )
     yield "the independent checker finds nothing", report.text() if report.violated else None
     (whole,) = two.recoveries
-    yield "act two: all three regions restarted", _unequal(len(REGIONS), len(whole.restarted))
+    yield "act two: all three regions restarted", unequal(len(REGIONS), len(whole.restarted))
     alone = one.recoveries[0]
     yield (
         f"act one: one region restarted, and a fresh table came after {alone.fresh_s:.0f} s, not {whole.fresh_s:.0f} s",
-        _unequal(1, len(alone.restarted)),
+        unequal(1, len(alone.restarted)),
     )
 
 
@@ -108,7 +108,3 @@ def not_in_a_row(flights: FlightsByDay, gone: Mapping[date, int]) -> str | None:
     middle = days[8:-8]
     there = [str(day) for day in days if day not in gone or (day in middle and gone[day] != flights.counts[day])]
     return f"days in between are there: {there[:5]}" if there else None
-
-
-def _unequal(expected: object, found: object) -> str | None:
-    return None if expected == found else f"expected {expected}, found {found}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import time
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
@@ -17,14 +16,13 @@ from jobs.rehearsal import LIMIT, PACE
 
 from airflow_recovery.errors import ObjectMissing
 from airflow_recovery.journal.journal import Journal
-from airflow_recovery.journal.layout import run_key
 from airflow_recovery.journal.run_state import RunState
-from airflow_recovery.model.records import RunIdentity
 from airflow_recovery.streaming.channel_records import ChannelIdentity
 from airflow_recovery.streaming.client import ChannelClient
 from airflow_recovery.streaming.reading import batch_of, committed_outputs
 from airflow_recovery.testing.patience import HANG_S
-from scripts.demo_approximate.live_pipeline import LivePipeline
+from scripts.demo.local_pipeline import LocalPipeline
+from scripts.demo.pipeline_run import DemoFailed, PipelineRun, States
 from scripts.spark_drivers import driver_of
 
 GROUP = "flights"
@@ -34,11 +32,6 @@ READS = {SCORER: SOURCE, SINK: SCORER}
 """Whose channel a region reads."""
 BATCH_S = 4.0
 """So long the source takes for a batch of days at least: a month is half a minute."""
-SHOWN = ("running", "success", "failed", "up_for_retry", "upstream_failed")
-
-
-class DemoFailed(Exception):
-    """The demo can't go on. The message says why."""
 
 
 @dataclass(frozen=True)
@@ -51,13 +44,11 @@ class Seen:
     flights: dict[date, int]
 
 
-class LiveRun:
-    """Started when it is made. ``seen`` is the newest table that was looked at. With ``limit`` its source goes so far
-    and waits there; without, it is never held."""
+class StreamRun(PipelineRun):
+    """``seen`` is the newest table that was looked at. With ``limit`` its source goes so far and waits there; without,
+    it is never held."""
 
-    def __init__(self, pipeline: LivePipeline, dag_id: str, *, name: str = "demo", limit: date | None = None) -> None:
-        self.pipeline = pipeline
-        self.dag_id = dag_id
+    def __init__(self, pipeline: LocalPipeline, dag_id: str, *, name: str = "demo", limit: date | None = None) -> None:
         self._pace = pipeline.folder / f"rehearsal-{name}-{dag_id}" / PACE
         self._pace.parent.mkdir()
         self._pace.write_text(str(BATCH_S))
@@ -65,31 +56,17 @@ class LiveRun:
         if limit is not None:
             self.go_on_to(limit)
         conf = {"rehearsal": str(self._pace.parent)}
-        self.run_id = pipeline.airflow.trigger(dag_id, run_id=f"{name}-{dag_id}", conf=conf)
-        key = run_key(logical_date=None, partition_key=None, run_id=self.run_id)
-        self.identity = RunIdentity(dag_id, key, GROUP)
+        super().__init__(pipeline, dag_id, GROUP, None, conf, name=f"{name}-{dag_id}")
         self.seen: Seen | None = None
-        self._begun = time.monotonic()
         self._clients: dict[tuple[str, int], ChannelClient] = {}
-        self._shown: dict[str, tuple[str, int]] = {}
 
-    @property
-    def seconds(self) -> float:
-        """Seconds since the run was triggered."""
-        return time.monotonic() - self._begun
-
-    @property
-    def airflow_state(self) -> str:
-        """Of the run, as Airflow has it."""
-        return self.pipeline.airflow.run_state(self.dag_id, self.run_id)
-
-    def journal(self) -> Journal:
+    def records(self) -> Journal:
         """The run's journal, for reading."""
         return Journal(self.pipeline.journal, self.identity, writer=f"demo-{uuid.uuid4().hex}")
 
     def state(self) -> RunState:
         """The attempts of the three regions."""
-        journal = self.journal()
+        journal = self.records()
         return journal.load(journal.list(REGIONS))
 
     def published(self) -> int:
@@ -120,27 +97,18 @@ class LiveRun:
         return self._client(edge, self.state().of(edge).generations[-1]).refresh().view > attempt
 
     def until_table(self, done: Callable[[Seen | None], bool], what: str) -> None:
-        """As `until`; also raises `DemoFailed` where the stream has ended and such a table can't come any more."""
+        """Look until ``done``. Raises as `until`, and `DemoFailed` if the stream has ended without such a table."""
 
-        def came(seen: Seen | None) -> bool:
+        def came(states: States) -> bool:
+            seen = self.look()
             if done(seen):
                 return True
-            if self._shown.get(SINK, ("", 0))[0] == "success":
+            if states.get(SINK, ("", 0))[0] == "success":
                 newest = "no table at all" if seen is None else f"the last table goes up to {seen.newest}"
                 raise DemoFailed(f"expected {what} of run {self.run_id}, but its stream has ended: {newest}")
             return False
 
         self.until(came, what)
-
-    def until(self, done: Callable[[Seen | None], bool], what: str) -> None:
-        """Look and print what has changed until ``done``. Raises `LocalAirflowError`, and `DemoFailed`."""
-        airflow = self.pipeline.airflow
-
-        def poll() -> bool:
-            self._print_changes()
-            return done(self.look())
-
-        airflow.wait_until(poll, what, lambda: airflow.describe(self.dag_id, self.run_id))
 
     def kill(self, region: str) -> int:
         """``kill -9`` of the newest attempt of a region: spark-submit's JVM and every process below it. Its attempt."""
@@ -179,19 +147,6 @@ class LiveRun:
             identity = ChannelIdentity(self.identity, edge, generation)
             self._clients[edge, generation] = ChannelClient(self.pipeline.results, identity, f"demo-{uuid.uuid4().hex}")
         return self._clients[edge, generation]
-
-    def _print_changes(self) -> None:
-        for instance in self.pipeline.airflow.task_instances(self.dag_id, self.run_id):
-            name = instance["task_id"].removeprefix(f"{GROUP}.")
-            now = (instance["state"] or "waiting", int(instance["try_number"]))
-            if self._shown.get(name) != now and now[0] in SHOWN:
-                self._shown[name] = now
-                print(f"  {self.seconds:6.1f} s  {name:14} try {now[1]}: {now[0]}", flush=True)
-            if now[0] in ("failed", "upstream_failed") and self.airflow_state == "failed":
-                raise DemoFailed(
-                    f"run {self.run_id} failed:\n{self.pipeline.airflow.describe(self.dag_id, self.run_id)}\n"
-                    f"logs: {self.pipeline.airflow.home / 'logs'}"
-                )
 
 
 def kill_family(driver: psutil.Process) -> int:
