@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from airflow_recovery.model.committing import Replaces
 from airflow_recovery.testing.simulation.jobs import RANDOM, drawn_job
@@ -89,7 +89,7 @@ class DagSettings(Settings):
         """Everything by ``seed``, of a job in whose runs branches, rules, people and code decide who succeeds."""
         rng = random.Random(f"decided {seed}")
         job = with_drawn_arguments(drawn_decided_job(topology, rng), rng)
-        kinds = rng.choices(sorted(DECISIONS | OF_RUNS), k=rng.randint(1, 3))
+        kinds: list[Any] = rng.choices(sorted(DECISIONS | OF_RUNS), k=rng.randint(1, 3))
         kinds += rng.sample(BESIDE_DECISIONS, rng.randint(0, 2))
         kinds += rng.choices(sorted(OF_READERS), k=rng.randint(0, 2))
         of_declarations = random.Random(f"declarations {seed}")

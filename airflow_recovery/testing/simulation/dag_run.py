@@ -50,5 +50,5 @@ class DagRun:
 
     def tasks(self) -> Mapping[str, tuple[str, ...]]:
         """Its tasks, each with those that it waits for."""
-        tasks = {name: region.inputs for name, region in self.job.regions.items()}
+        tasks = {name: tuple(region.inputs) for name, region in self.job.regions.items()}
         return tasks | dict.fromkeys(self.publish_keys, self.job.finals)
