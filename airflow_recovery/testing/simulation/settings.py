@@ -94,6 +94,7 @@ def drawn_troubles(rng: random.Random) -> dict[Trouble, int]:
 class Settings:
     """What a schedule is about. The seed decides everything else.
 
+    ``troubles``: how often each `Trouble` happens.
     Without ``publishes`` the job has no publish task, which would find and repair much of what the regions get wrong.
     ``max_attempts``: a region that is claimed more often is waste. ``page_keys``: a listing is a request a page, and
     others may write between two. ``store_faults``: so many requests to the journal go wrong.

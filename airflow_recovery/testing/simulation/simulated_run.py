@@ -87,7 +87,7 @@ class SimulatedRun:
     # what people do and are told
 
     def is_disturbed(self, kind: object = None) -> None:
-        """Hear that something happens from outside."""
+        """Called when something happens to the run from outside; a subclass may count it."""
 
     def mark(self, task: str, state: str) -> None:
         """By hand. Nobody has looked at what a person calls a success before a task begins that does."""

@@ -451,7 +451,7 @@ class World:
         return FolderSpark if region in job.folders else FakeSpark
 
     def _prepare(self, spark: FakeSpark, of: DagRun, own: TaskTry) -> None:
-        """Give the application of a try what it needs besides."""
+        """Called with the application that was made for a try, for subclasses."""
 
 
 UNSEEN = Component("application", "s3://code/clean.py", seen=False)
