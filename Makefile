@@ -25,7 +25,7 @@ demo: ## Run a real pipeline, break it, watch it recover (KEEP=1 leaves Airflow 
 
 demo-approximate: ## A chain of streams: kill its sink and its scorer, count what is lost, compare with a whole restart
 	@scripts/setup.sh --s3a
-	@exec $(PYTHON_BIN) -m scripts.demo_approximate
+	@exec $(PYTHON_BIN) -m scripts.demo --streams
 
 lint: setup style ## Style, format, strict types, types in tests; and how many lines each room has
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync types test-types
@@ -71,9 +71,9 @@ drill: ## Simulated bad days, processes killed at every point, real kills of Air
 	@scripts/setup.sh --drill
 	$(PYTHON_BIN) -m scripts.sparks
 	$(ON_WHEEL) airflow_recovery.testing.simulation --minutes $(or $(MINUTES),10)
-	$(ON_WHEEL) airflow_recovery.testing.simulation --decided --minutes $(or $(MINUTES),10)
-	$(ON_WHEEL) airflow_recovery.testing.simulation --pure 1000000
-	$(ON_WHEEL) airflow_recovery.testing.channel_simulation --minutes $(or $(MINUTES),10)
+	PYTHONPATH=tests $(ON_WHEEL) simulation --decided --minutes $(or $(MINUTES),10)
+	PYTHONPATH=tests $(ON_WHEEL) simulation --pure 1000000
+	PYTHONPATH=tests $(ON_WHEEL) channel_simulation --minutes $(or $(MINUTES),10)
 	$(CRASH_KIT) --pairs all --minutes $(or $(MINUTES),10)
 	PYTHONPATH=tests/support/code $(CRASH_KIT) crash_jobs:ledgers --s3 moto --singles 60 --frozen 20 --pairs 40
 	$(CRASH_KIT) --spark --scenario run --singles 3 --frozen 1 --pairs 1

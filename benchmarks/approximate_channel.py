@@ -29,12 +29,12 @@ from airflow_recovery.streaming.channel_records import ChannelIdentity
 from airflow_recovery.streaming.mode import ChannelRef, StreamingClaim, StreamingOutcome
 from airflow_recovery.streaming.reading import read_channel
 from airflow_recovery.streaming.spec import ChannelSpec, StreamingSpec
-from airflow_recovery.testing.s3_proxy import S3Proxy, S3Request
 from airflow_recovery.testing.s3_server import ACCESS_KEY, REGION, SECRET_KEY, local_server
-from airflow_recovery.testing.s3a_jars import class_path_variables
-from airflow_recovery.testing.streaming_driver import StreamingDriverProcess
 from benchmarks.channel_job import FILES_A_BATCH, read_stream, with_speed
 from benchmarks.report import Figure, Report, Table, summary
+from scripts.jars import class_path_variables
+from scripts.s3_proxy import S3Proxy, S3Request
+from scripts.streaming_driver import StreamingDriverProcess
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,11 +9,11 @@ from statistics import median
 from airflow_recovery.model.failover_strategy import FailoverStrategy
 from benchmarks.local_pipeline import HERE
 from benchmarks.report import Figure, Report, Table, summary
-from scripts.demo.lake import fill_lake
-from scripts.demo_approximate.acts import Recovery, kill_and_measure
-from scripts.demo_approximate.flights import FlightsByDay
-from scripts.demo_approximate.live_pipeline import LivePipeline, date_files, open_live_pipeline
-from scripts.demo_approximate.live_run import SCORER, LiveRun
+from scripts.demo.flights_by_day import FlightsByDay
+from scripts.demo.lake import date_files, fill_lake
+from scripts.demo.local_pipeline import LocalPipeline, open_local_pipeline
+from scripts.demo.stream_acts import Recovery, kill_and_measure
+from scripts.demo.stream_run import SCORER, StreamRun
 
 FIRST_KILL = date(2013, 1, 21)
 """Late enough that a restart of all has something to read again."""
@@ -31,7 +31,8 @@ def measure(folder: Path, repeats: int | None) -> Report:
     date_files(folder / "lake")
     flights = FlightsByDay.of_lake(folder / "lake")
     found: dict[str, list[Recovery]] = {SINGLE: [], DOWNSTREAM: [], REGION: []}
-    with open_live_pipeline(folder / "pipeline", folder / "lake", HERE / "dags") as pipeline:
+    opened = open_local_pipeline(folder / "pipeline", folder / "lake", of_streams=True, dags=HERE / "dags")
+    with opened as pipeline:
         for number in range(repeats or 1):
             for strategy, recoveries in found.items():
                 recoveries.append(_once(pipeline, strategy, number, flights))
@@ -70,8 +71,8 @@ def measure(folder: Path, repeats: int | None) -> Report:
     )
 
 
-def _once(pipeline: LivePipeline, strategy: str, number: int, flights: FlightsByDay) -> Recovery:
-    run = LiveRun(pipeline, f"failure_{strategy}", name=f"round-{number}")
+def _once(pipeline: LocalPipeline, strategy: str, number: int, flights: FlightsByDay) -> Recovery:
+    run = StreamRun(pipeline, f"failure_{strategy}", name=f"round-{number}")
     run.until_table(lambda seen: seen is not None and seen.newest >= FIRST_KILL, f"a table up to {FIRST_KILL}")
     recovery = kill_and_measure(run, SCORER, flights, strategy)
     run.stop()

@@ -66,12 +66,6 @@ CATALOGUE = (
     Benchmark("advice_diamond", "... and one with branches?", 7, False, where="advice:measure_diamond"),
     Benchmark("recovery_time", "How long does a chain of long steps take to recover, over the work lost?", 30, False),
     Benchmark("component_faults", "How much longer does a run take when a part of Airflow dies?", 25, False),
-    Benchmark("lost_input", "... when a result is gone that four applications read?", 20, False),
-    Benchmark("plan_scale", "How does the plan grow with regions, files, and awkward shapes?", 2, False),
-    Benchmark("journal", "What do the journal's operations cost on S3?", 1, False),
-    Benchmark("splits", "What do splits cost a source?", 1, False),
-    Benchmark("split_log", "What does the assignment log of splits cost?", 1, False),
-    Benchmark("split_commit", "What is saved by a source that commits split by split?", 3, False),
     Benchmark("approximate_channel", "How many requests does a channel make, and how late are its rows?", 3, False),
     Benchmark("approximate_failure", "How long does a chain of streams stand still when a region dies?", 6, False),
 )

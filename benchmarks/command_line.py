@@ -13,7 +13,7 @@ from airflow_recovery.model.records import RunIdentity
 from airflow_recovery.store.s3 import S3Store
 from airflow_recovery.testing.s3_server import REGION, MotoServer
 from benchmarks.local_pipeline import BUCKET, import_path
-from benchmarks.plan_scale import random_run
+from benchmarks.plan_cases import random_run
 from benchmarks.report import Figure, Report, Table, summary
 from benchmarks.resume import write_finished
 

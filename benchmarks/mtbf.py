@@ -23,11 +23,11 @@ import psutil  # type: ignore[import-untyped]
 import pyarrow.dataset as ds  # type: ignore[import-untyped]
 
 from airflow_recovery.testing.local_airflow.task_processes import task_processes
-from airflow_recovery.testing.spark_drivers import drivers_of
 from benchmarks.local_pipeline import LocalPipeline, moment_s, open_local_pipeline
 from benchmarks.mtbf_job import PER_RUN, SUBMITTED, WARM_UP
 from benchmarks.report import Figure, Report, Table
 from scripts.demo.lake import fill_lake
+from scripts.spark_drivers import drivers_of
 
 GOAL, OF_FLINK = 2.2, 2.0
 PUBLISHED = "https://flink.apache.org/2021/01/11/exploring-fine-grained-recovery-of-bounded-data-sets-on-flink/"

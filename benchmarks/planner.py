@@ -14,7 +14,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks.plan_scale import LADDERS, VERTICES, Case, ladder, volatile_vertex
+from benchmarks.plan_cases import Case, ladder, volatile_vertex
 from benchmarks.report import Figure, Report, Table
 from benchmarks.s3_stand_in import serving
 from benchmarks.shapes import chain, finished_run, planned
@@ -37,8 +37,8 @@ def measure(folder: Path, repeats: int | None) -> Report:
     figures: list[Figure] = []
     rows = [_shape_row(shape, rounds, flink, figures) for shape in SHAPES]
     spreading = [
-        _spread("ladder", ladder, LADDERS[-1], figures),
-        _spread("volatile", volatile_vertex, VERTICES[-1], figures),
+        _spread("ladder", ladder, 800, figures),
+        _spread("volatile", volatile_vertex, 4_000, figures),
     ]
     reads, commands, tabs = [], [], []
     for name, (levels, parallelism) in FINISHED.items():

@@ -37,7 +37,7 @@ from airflow_recovery.results.places import Asker, ResultPlaces  # noqa: E402
 from airflow_recovery.store.s3 import S3Store  # noqa: E402
 from airflow_recovery.story.run_view import view_run  # noqa: E402
 from airflow_recovery.story.what_if import evaluate_run, plan_run  # noqa: E402
-from benchmarks.plan_scale import Case, finished, ladder, volatile_vertex  # noqa: E402
+from benchmarks.plan_cases import Case, finished, ladder, volatile_vertex  # noqa: E402
 from benchmarks.shapes import IDENTITY, chain, planned  # noqa: E402
 
 T = TypeVar("T")

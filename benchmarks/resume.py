@@ -41,7 +41,7 @@ from airflow_recovery.store.s3 import S3Store
 from airflow_recovery.testing.fake_airflow import FakeAirflow
 from airflow_recovery.testing.s3_server import VersityServer, find_versitygw
 from airflow_recovery.verify import verify_run
-from benchmarks.plan_scale import random_run
+from benchmarks.plan_cases import random_run
 from benchmarks.report import Figure, Report, Table, summary
 
 REGIONS = 1_000

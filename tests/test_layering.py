@@ -201,6 +201,24 @@ def test_benchmarks_use_scripts_and_not_the_other_way_round() -> None:
     assert any(is_inside(each, "benchmarks") for each in imports_of("from benchmarks.plot import svg", "scripts"))
 
 
+ONLY_IN_A_CHECKOUT = ("benchmarks", "channel_simulation", "reference", "scripts", "simulation", "tests")
+
+
+def of_a_checkout(source: str, package: str) -> list[str]:
+    """What it imports that the wheel does not have."""
+    return [module for module in imports_of(source, package) if is_inside(module, *ONLY_IN_A_CHECKOUT)]
+
+
+def test_the_package_imports_nothing_that_only_a_checkout_has() -> None:
+    found = {name: of_a_checkout(path.read_text(), package_of(path)) for name, path in MODULES.items()}
+    assert offenders(found) == {}
+
+
+def test_control_an_import_of_the_tests_would_be_seen() -> None:
+    assert of_a_checkout("def f():\n    from simulation.dag_job import DagJob", f"{OURS}.testing") != []
+    assert of_a_checkout("from airflow_recovery.testing.simulation import jobs", f"{OURS}.testing") == []
+
+
 def test_the_core_does_not_know_the_annexes() -> None:
     core = reachable("attempt", "driver", "story", "planning", "__init__")
     assert core.isdisjoint(ANNEX_ROOMS)

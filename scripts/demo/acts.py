@@ -8,9 +8,9 @@ from jobs.rehearsal import FAIL_ONCE, GO, PAUSE, REACHED
 
 from airflow_recovery.model.keys import OPERATORS_GROUP
 from airflow_recovery.model.records import CommittedBatch
-from airflow_recovery.testing.spark_drivers import driver_of, kill_9, server_of
 from scripts.demo.local_pipeline import LocalPipeline
 from scripts.demo.pipeline_run import DemoFailed, PipelineRun, States
+from scripts.spark_drivers import driver_of, kill_9, server_of
 
 DAG_ID = "flights_delays"
 GROUP_ID = "flights"

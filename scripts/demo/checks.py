@@ -23,31 +23,31 @@ def all_checks(
     one, two, three = acts
     first, second = sink_rows(one, open_data), sink_rows(two, open_data)
     reference = reference_rows(lake)
-    yield "the job has the three sinks", _unequal(sorted(reference), sorted(second))
+    yield "the job has the three sinks", unequal(sorted(reference), sorted(second))
     for sink in sorted(reference):
         rows = len(reference[sink])
         yield f"{sink}: both acts are equal row for row ({rows} rows)", difference(first[sink], second[sink])
         yield f"{sink}: agrees with a computation without Spark", difference(reference[sink], second[sink])
     undisturbed = [story.name for story in one.stories() if story.attempts != 1]
-    yield "act one: every region ran once", _unequal([], undisturbed)
+    yield "act one: every region ran once", unequal([], undisturbed)
     expected = {KILLED_READING, FAILS, KILLED, LOST, READS_LOST}
-    yield "act two: exactly the regions that had to run again did", _unequal(sorted(expected), _ran_again(two))
+    yield "act two: exactly the regions that had to run again did", unequal(sorted(expected), _ran_again(two))
     kept, read = next((story.splits_kept, story.splits) for story in two.stories() if story.name == KILLED_READING)
     yield (
         f"act two: of the {DAYS} files of {KILLED_READING}, {kept} were read once",
         (None if 0 < kept < read == DAYS else f"expected some of {DAYS} splits to be kept, found {kept} of {read}"),
     )
     current = {story.name: story.attempts for story in two.stories()}
-    yield "act two: the publish names every region's newest attempt", _unequal(current, dict(two.published()))
+    yield "act two: the publish names every region's newest attempt", unequal(current, dict(two.published()))
     yield (
         f"act three: of the two applications, only {DROP_IN_KILLED} ran again",
-        _unequal([DROP_IN_KILLED], _ran_again(three)),
+        unequal([DROP_IN_KILLED], _ran_again(three)),
     )
     report = sink_rows(three, open_data)
     yield (
         "act three: its report agrees with a computation without Spark",
         (
-            _unequal([f"{DROP_IN_KILLED}.report"], sorted(report))
+            unequal([f"{DROP_IN_KILLED}.report"], sorted(report))
             or difference(reference_report(lake), report[f"{DROP_IN_KILLED}.report"])
         ),
     )
@@ -57,5 +57,6 @@ def _ran_again(act: JournalView) -> list[str]:
     return sorted(story.name for story in act.stories() if story.ran_again)
 
 
-def _unequal(expected: object, found: object) -> str | None:
+def unequal(expected: object, found: object) -> str | None:
+    """What is wrong if these are not equal."""
     return None if expected == found else f"expected {expected}, found {found}"

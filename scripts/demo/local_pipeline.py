@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
 import shutil
 import signal
 import sys
@@ -23,7 +24,7 @@ from airflow_recovery.testing.s3_server import (
     S3Server,
     local_server,
 )
-from airflow_recovery.testing.s3a_jars import class_path_variables
+from scripts.jars import class_path_variables
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 BUCKET = "recovery"
@@ -41,9 +42,14 @@ class LocalPipeline:
         self._s3 = S3Store(journal_uri(), endpoint_url=s3.endpoint_url, session=s3.session())
 
     @property
-    def journal(self) -> ObjectStore:
+    def journal(self) -> S3Store:
         """The store that holds the journals of the demo."""
         return self._s3
+
+    @property
+    def results(self) -> ObjectStore:
+        """The store that holds the results."""
+        return self.open_data(self.results_uri)
 
     def open_data(self, location: str) -> ObjectStore:
         """The store with base URI ``location``, of a result."""
@@ -56,23 +62,31 @@ def journal_uri() -> str:
 
 
 @contextmanager
-def open_local_pipeline(folder: Path, lake: Path, *, on_s3: bool = False) -> Iterator[LocalPipeline]:
+def open_local_pipeline(
+    folder: Path, lake: Path, *, on_s3: bool = False, of_streams: bool = False, dags: Path = REPOSITORY / "dags"
+) -> Iterator[LocalPipeline]:
     """Start the S3 server and Airflow; leave no process behind. ``folder`` is made, and may not exist.
 
-    ``on_s3``: not only the journal is on S3 but also sources and results.
+    ``on_s3``: not only the journal is on S3 but also sources and results. ``of_streams``: results and channels are.
     """
     folder.mkdir(parents=True)
     with local_server(folder / "s3") as s3:
         s3.create_bucket(BUCKET)
         # On a local disk an object's etag is its content's hash.
-        data = f"s3://{BUCKET}" if on_s3 else f"file://{folder}"
-        environment = environment_of(folder, f"file://{lake}", f"{data}/results", s3)
+        data = f"s3://{BUCKET}" if on_s3 or of_streams else f"file://{folder}"
+        environment = _environment_of(folder, f"file://{lake}", f"{data}/results", s3)
         if on_s3:
             _upload(lake, S3Store(f"{data}/lake", endpoint_url=s3.endpoint_url, session=s3.session()))
             environment |= {"FLIGHTS_LAKE": f"{data}/lake", **class_path_variables()}
+        if of_streams:
+            environment |= class_path_variables() | {
+                # Else a parse of the DAG files takes a core while a restart is measured.
+                "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "3600",
+                "PYTHONPATH": os.pathsep.join([os.environ["PYTHONPATH"], str(REPOSITORY / "dags")]),
+            }
         airflow = LocalAirflow(
             folder / "airflow",
-            REPOSITORY / "dags",
+            dags,
             env=environment,
             parallelism=TASKS_AT_ONCE,
             fast=False,  # Airflow looks as often as it does in production
@@ -118,7 +132,7 @@ def stop_by_signals() -> None:
         signal.signal(signals, stop)
 
 
-def environment_of(folder: Path, lake_uri: str, results_uri: str, s3: S3Server) -> dict[str, str]:
+def _environment_of(folder: Path, lake_uri: str, results_uri: str, s3: S3Server) -> dict[str, str]:
     """What Airflow and Spark of a demo are told by environment variables. ``folder``: for Spark's own files."""
     aws = {"region_name": REGION, "endpoint_url": s3.endpoint_url}
     return {

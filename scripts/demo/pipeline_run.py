@@ -27,21 +27,23 @@ class DemoFailed(Exception):
 
 
 class PipelineRun:
-    """Started when it is made, for a logical date. ``group_id`` is a part of its journal's identity."""
+    """Started when it is made, for a logical date if there is one. ``group_id`` is a part of its journal's identity."""
 
     def __init__(
         self,
         pipeline: LocalPipeline,
         dag_id: str,
         group_id: str,
-        logical_date: str,
+        logical_date: str | None,
         conf: Mapping[str, Any] | None = None,
+        *,
+        name: str = "",
     ) -> None:
         self.pipeline = pipeline
         self.dag_id = dag_id
         self.group_id = group_id
         self._airflow = pipeline.airflow
-        run_id = f"demo-{logical_date.partition('T')[0]}"  # fit for a URL as it is
+        run_id = name or f"demo-{(logical_date or '').partition('T')[0]}"  # fit for a URL as it is
         self.run_id = self._airflow.trigger(dag_id, logical_date=logical_date, conf=conf, run_id=run_id)
         self._shown: dict[str, tuple[str, int]] = {}
         self._begun = time.monotonic()
@@ -73,8 +75,8 @@ class PipelineRun:
             for instance in self._airflow.task_instances(self.dag_id, self.run_id)
         }
 
-    def until(self, done: Callable[[States], bool]) -> None:
-        """Poll until ``done(states)``, and print each change of a task once.
+    def until(self, done: Callable[[States], bool], what: str = "its end") -> None:
+        """Poll until ``done(states)``, and print each change of a task once. ``what`` names the state waited for.
 
         Raises `DemoFailed` if a task fails permanently, and `LocalAirflowError` with the states of all tasks if the run
         hangs.
@@ -94,20 +96,27 @@ class PipelineRun:
                 raise DemoFailed(f"failed for good: {', '.join(failed)}\nlogs: {self._airflow.home / 'logs'}")
             return done(states)
 
-        self._airflow.wait_until(poll, f"run {self.run_id}", lambda: self._airflow.describe(self.dag_id, self.run_id))
+        self._airflow.wait_until(
+            poll, f"{what} of run {self.run_id}", lambda: self._airflow.describe(self.dag_id, self.run_id)
+        )
 
     def to_the_end(self) -> None:
         """Wait for its success. Raises as `until`."""
 
         def has_ended(states: States) -> bool:
-            return all(state == "success" for state, _ in states.values()) and self._state() in ("success", "failed")
+            return all(state == "success" for state, _ in states.values()) and self.airflow_state in (
+                "success",
+                "failed",
+            )
 
         self.until(has_ended)
-        if self._state() != "success":
+        if self.airflow_state != "success":
             raise DemoFailed(f"run {self.run_id} failed:\n{self._airflow.describe(self.dag_id, self.run_id)}")
         print(f"  success after {self.seconds:.0f} s", flush=True)
 
-    def _state(self) -> str:
+    @property
+    def airflow_state(self) -> str:
+        """The run's state, as Airflow has it."""
         return self._airflow.run_state(self.dag_id, self.run_id)
 
     def _name_of(self, task_id: str, map_index: int) -> str:

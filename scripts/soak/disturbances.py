@@ -13,7 +13,6 @@ import psutil  # type: ignore[import-untyped]
 
 from airflow_recovery.testing.local_airflow import LocalAirflowError
 from airflow_recovery.testing.local_airflow.task_processes import TITLE
-from airflow_recovery.testing.spark_drivers import drivers_of, kill_9
 from scripts.soak.ground import SMALL_DISK, WORKERS, Ground
 from scripts.soak.people import (
     backfill,
@@ -29,6 +28,7 @@ from scripts.soak.people import (
 )
 from scripts.soak.runs import NothingToDisturb, Runs
 from scripts.soak.s3_faults import KINDS
+from scripts.spark_drivers import drivers_of, kill_9
 
 SCHEDULERS = ("scheduler", "scheduler-2")
 FREEZABLE = (*SCHEDULERS, *WORKERS, "api-server", "triggerer", "dag-processor")

@@ -27,7 +27,6 @@ from airflow_recovery.store import ObjectStore
 from airflow_recovery.store.s3 import S3Store
 from airflow_recovery.testing.free_port import free_port
 from airflow_recovery.testing.local_airflow import LocalAirflow
-from airflow_recovery.testing.s3_proxy import S3Proxy
 from airflow_recovery.testing.s3_server import (
     ACCESS_KEY,
     REGION,
@@ -35,8 +34,9 @@ from airflow_recovery.testing.s3_server import (
     S3Server,
     local_server,
 )
-from airflow_recovery.testing.s3a_jars import class_path_variables
 from airflow_recovery.testing.spark_cluster import ConnectServer, connect_server
+from scripts.jars import class_path_variables
+from scripts.s3_proxy import S3Proxy
 from scripts.soak.s3_faults import S3Faults
 
 HERE = Path(__file__).resolve().parent

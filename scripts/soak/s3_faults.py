@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from airflow_recovery.testing.s3_proxy import Answer, CutReply, Delayed, Fate, LostReply, S3Request
+from scripts.s3_proxy import Answer, CutReply, Delayed, Fate, LostReply, S3Request
 
 KINDS = ("storm", "lost replies", "latency", "cut replies")
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from fakes import CHAIN, FakeApplication, Process, World
+from s3_policy import Enforced, Statement, documented
 
 from airflow_recovery.attempt.application import ClaimedAttempt
 from airflow_recovery.attempt.release import release_consumed
@@ -30,9 +31,9 @@ from airflow_recovery.store.object_store import MAX_OBJECT_BYTES, ObjectInfo, St
 from airflow_recovery.store.s3 import S3Store
 from airflow_recovery.store.s3_clients import S3Clients, new_session
 from airflow_recovery.task.left_in_airflow import LeftInAirflow, read_left, read_pushed, store_left, store_pushed
-from airflow_recovery.testing import MotoServer, S3Proxy
-from airflow_recovery.testing.s3_policy import Enforced, Statement, documented
+from airflow_recovery.testing import MotoServer
 from airflow_recovery.testing.s3_server import REGION
+from scripts.s3_proxy import S3Proxy
 
 pytestmark = pytest.mark.s3
 

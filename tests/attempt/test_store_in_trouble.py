@@ -30,9 +30,9 @@ from airflow_recovery.journal.replay import Replay, differences, replay
 from airflow_recovery.journal.stream import EventWriter, NoEvents, StreamClosed
 from airflow_recovery.store.object_store import MAX_OBJECT_BYTES, ObjectStore, StoredObject
 from airflow_recovery.store.s3 import S3Store
-from airflow_recovery.testing import Answer, S3Proxy, S3Request, S3Server
+from airflow_recovery.testing import S3Server
 from airflow_recovery.testing.patience import HANG_S
-from airflow_recovery.testing.s3_proxy import Fate
+from scripts.s3_proxy import Answer, Fate, S3Proxy, S3Request
 
 pytestmark = pytest.mark.s3
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from doctor_results import wrongs
+from s3_policy import Enforced, Statement, documented
 
 from airflow_recovery.doctor.components import DRIVING, READING, Component, Right
 from airflow_recovery.doctor.result import CheckResult, Status
@@ -19,9 +20,9 @@ from airflow_recovery.store.local import LocalStore
 from airflow_recovery.store.object_store import StoredObject
 from airflow_recovery.store.s3 import S3Store
 from airflow_recovery.store.s3_clients import new_session
-from airflow_recovery.testing import Fault, FaultKind, FaultyStore, MotoServer, S3Proxy, Verb
-from airflow_recovery.testing.s3_policy import Enforced, Statement, documented
+from airflow_recovery.testing import Fault, FaultKind, FaultyStore, MotoServer, Verb
 from airflow_recovery.testing.s3_server import REGION
+from scripts.s3_proxy import S3Proxy
 
 PAGE = Path(__file__).parents[2] / "docs" / "s3.md"
 RACED = "_probe/raced"

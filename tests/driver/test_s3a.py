@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from runtime_specs import region_spec, vertex
+from s3_policy import Enforced, documented
 
 from airflow_recovery.driver import RegionSpec, StoreSpec, VertexSpec, driver
 from airflow_recovery.driver.code_archive import build_archive
@@ -24,12 +25,12 @@ from airflow_recovery.model.manifest import PartitionManifest
 from airflow_recovery.model.records import ExternalObject, Outcome
 from airflow_recovery.results.availability import AvailabilityState, probe_manifest
 from airflow_recovery.store.s3 import S3Store
-from airflow_recovery.testing import Answer, LostReply, S3Proxy, S3Request, S3Server
+from airflow_recovery.testing import S3Server
 from airflow_recovery.testing.patience import wait_until
-from airflow_recovery.testing.s3_policy import Enforced, documented
 from airflow_recovery.testing.s3_server import ACCESS_KEY, REGION, SECRET_KEY
-from airflow_recovery.testing.s3a_jars import class_path_variables, s3a_jars
 from airflow_recovery.testing.spark_cluster import spark_home
+from scripts.jars import class_path_variables, s3a_jars
+from scripts.s3_proxy import Answer, LostReply, S3Proxy, S3Request
 
 pytestmark = [pytest.mark.spark, pytest.mark.s3]
 

@@ -14,7 +14,7 @@ from emr_cluster import EmrServer
 from job_servers import DatabricksServer, LivyServer
 from pipeline import AFTER_THE_EXAMPLES_BEGIN, EXAMPLE_CODE, DagRun, Pipeline, empty_folder, fresh_day
 
-from airflow_recovery.testing.spark_drivers import kill_9
+from scripts.spark_drivers import kill_9
 
 pytestmark = [pytest.mark.airflow, pytest.mark.s3]
 

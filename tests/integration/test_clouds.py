@@ -25,10 +25,10 @@ from journal_objects import JournalObjects, decoded
 from pipeline import AFTER_THE_EXAMPLES_BEGIN, DagRun, Pipeline, environment, fresh_day
 from readme_blocks import write_dags
 
-from airflow_recovery.testing.fetched_jars import fetched_jars
 from airflow_recovery.testing.local_airflow import LocalAirflow
-from airflow_recovery.testing.spark_drivers import drivers_of, kill_9
 from airflow_recovery.verify import verify_run
+from scripts.jars import fetched_jars
+from scripts.spark_drivers import drivers_of, kill_9
 
 pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.s3, pytest.mark.drill]
 

@@ -13,7 +13,7 @@ import pytest
 from pipeline import DagRun, Pipeline
 from warehouse import Warehouse
 
-from airflow_recovery.testing.spark_drivers import kill_9
+from scripts.spark_drivers import kill_9
 
 pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.s3]
 

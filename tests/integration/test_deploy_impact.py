@@ -21,7 +21,7 @@ from streams_run import FILES, IDS, started
 
 from airflow_recovery.console.exit_codes import ExitCode
 from airflow_recovery.testing.s3_server import ACCESS_KEY, REGION, SECRET_KEY
-from airflow_recovery.testing.spark_drivers import kill_9
+from scripts.spark_drivers import kill_9
 
 pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.s3]
 

@@ -24,11 +24,10 @@ from pipeline import AFTER_THE_EXAMPLES_BEGIN, DagRun, Pipeline, environment, fr
 from pyiceberg.catalog import Catalog, load_catalog
 
 from airflow_recovery.testing import S3Server
-from airflow_recovery.testing.fetched_jars import fetched_jars
 from airflow_recovery.testing.local_airflow import LocalAirflow
 from airflow_recovery.testing.s3_server import ACCESS_KEY, REGION, SECRET_KEY
-from airflow_recovery.testing.s3a_jars import class_path_variables
-from airflow_recovery.testing.spark_drivers import kill_9
+from scripts.jars import class_path_variables, fetched_jars
+from scripts.spark_drivers import kill_9
 
 pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.s3, pytest.mark.postgres, pytest.mark.drill]
 

@@ -17,7 +17,7 @@ from warehouse import ask, connected
 
 from airflow_recovery.testing import S3Server
 from airflow_recovery.testing.local_airflow import TaskProcesses
-from airflow_recovery.testing.spark_drivers import drivers_of, kill_9
+from scripts.spark_drivers import drivers_of, kill_9
 
 pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.s3, pytest.mark.drill]
 

@@ -13,8 +13,8 @@ import pytest
 from pipeline import AFTER_THE_EXAMPLES_BEGIN, EXAMPLE_CODE, FLIGHTS, DagRun, Pipeline, empty_folder, fresh_day
 from warehouse import Warehouse
 
-from airflow_recovery.testing.fetched_jars import fetched_jars
-from airflow_recovery.testing.spark_drivers import kill_9
+from scripts.jars import fetched_jars
+from scripts.spark_drivers import kill_9
 
 pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.s3, pytest.mark.drill]
 

@@ -16,7 +16,7 @@ import pytest
 from journal_objects import JournalObjects
 from pipeline import DagRun, Pipeline, empty_folder, is_gone
 
-from airflow_recovery.testing.spark_drivers import kill_9
+from scripts.spark_drivers import kill_9
 
 pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.s3]
 

@@ -20,11 +20,12 @@ import pytest
 from pipeline import AWS_CONNECTION, Pipeline, environment, is_gone
 from streams_run import IDS, REGIONS, assert_account, started, untouched
 
-from airflow_recovery.testing import Answer, S3Proxy, S3Request, S3Server
+from airflow_recovery.testing import S3Server
 from airflow_recovery.testing.local_airflow import LocalAirflow
 from airflow_recovery.testing.s3_server import REGION, SECRET_KEY
 from airflow_recovery.testing.spark_cluster import StandaloneCluster, standalone_cluster
-from airflow_recovery.testing.spark_drivers import kill_9
+from scripts.s3_proxy import Answer, S3Proxy, S3Request
+from scripts.spark_drivers import kill_9
 
 HERE = Path(__file__).parent
 pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.s3]

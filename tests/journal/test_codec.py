@@ -16,16 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_recovery.driver.region_spec import ModeSpec
-from airflow_recovery.errors import Failure, JobDefinitionError, RecordInvalid
+from airflow_recovery.errors import JobDefinitionError, RecordInvalid
 from airflow_recovery.journal import codec
 from airflow_recovery.journal.codec import FORMAT_VERSION, checked_record, decode_record, encode_record, parse_json
-from airflow_recovery.model.channel_options import Overflow, Reconnect
 from airflow_recovery.model.codec import canonical_json, to_json
-from airflow_recovery.model.committing import CommitKind, CommitMode, CommitSpec
-from airflow_recovery.model.components import Component
-from airflow_recovery.model.dag_run import DagRunRecord
 from airflow_recovery.model.determinism import Determinism
-from airflow_recovery.model.failover_strategy import FailoverStrategy
 from airflow_recovery.model.groups import DistributionPattern, GroupEdge, GroupedRegions, RegionGroup
 from airflow_recovery.model.inputs import GroupAttempts, InputGroupRef, InputRef, Inputs
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
@@ -33,73 +28,20 @@ from airflow_recovery.model.record_kinds import RECORD_KINDS
 from airflow_recovery.model.records import (
     AttemptState,
     Claim,
-    Closed,
-    CommitEnd,
-    Committed,
-    CommittedBatch,
-    CommitterDead,
-    CommitterEpoch,
-    Declaration,
-    Declared,
     ExternalObject,
-    FenceCause,
-    FingerprintRecord,
-    Kept,
-    Lost,
     Outcome,
-    Pin,
     PlanRecord,
-    Publish,
-    PublishedRegion,
-    ReadMetrics,
     Record,
-    Released,
     Reset,
-    RunAttempt,
     RunIdentity,
-    SharedRef,
-    SplitGeneration,
-    StoredXComs,
-    Withdrawal,
 )
-from airflow_recovery.model.region_plan import CoordinatorPlan, RegionPlan, SubtaskPlan
+from airflow_recovery.model.region_plan import RegionPlan, SubtaskPlan
 from airflow_recovery.model.retention import ReleasePolicy, Retention
-from airflow_recovery.splits.mode import (
-    AdoptedBatches,
-    CommittedBatchRef,
-    LostSplit,
-    SplitClaim,
-    SplitOutcome,
-    SplitPlan,
-)
-from airflow_recovery.streaming.mode import ChannelPlan, ChannelRef, StreamingClaim, StreamingOutcome, StreamingPlan
 
 IDENTITY = RunIdentity("flights", "date 2026-01-01T00:00:00+00:00", "group")
 GOLDEN = Path(__file__).parents[1] / "golden"
 
-# One full record of each kind; the outcome in both its forms.
-COMMIT = CommitSpec(
-    "delays",
-    CommitKind.TOKEN,
-    CommitMode.REPLACE,
-    "airflow_recovery.sinks.postgres:PostgresTable",
-    '{"conn_id":"warehouse","mode":"replace","run_column":null,"table":"mart.delays"}',
-)
-EVENTS = ChannelPlan("events", "events", Reconnect.LATEST, Overflow.DROP)
-DAG_RUN = DagRunRecord(
-    run_id="scheduled__2026-01-01T01:00:00+00:00",
-    run_type="scheduled",
-    logical_date="2026-01-01T01:00:00+00:00",
-    data_interval_start="2026-01-01T01:00:00+00:00",
-    data_interval_end="2026-01-02T01:00:00+00:00",
-    run_after="2026-01-02T01:00:00+00:00",
-    partition_key="eu",
-    conf=(("keys", "0123456789abcdef"),),
-    params=(("lake", "123456789abcdef0"), ("limit", "23456789abcdef01")),
-    fields=(("arguments", "3456789abcdef012"),),
-)
-
-EXAMPLES: dict[str, Record] = {
+LITERALS: dict[str, Record] = {
     "plan": PlanRecord(
         "jobs.flights:flights",
         (
@@ -142,532 +84,20 @@ EXAMPLES: dict[str, Record] = {
         spark_seconds=1.5,
         application_id="app-1",
     ),
-    "outcome-fenced": Outcome(
-        region="delays",
-        attempt=1,
-        state=AttemptState.FENCED,
-        writer="w0",
-        ended_at="2026-01-01T00:00:30+00:00",
-        cause=FenceCause.OWN_FAILURE,
-        detail="RegionFailed: division by zero",
-        failure=Failure(
-            "ArithmeticException", "by zero \u00e4\U0001f4a5", "DIVIDE_BY_ZERO", "22012", ("a", "b"), "delays"
-        ),
-    ),
-    "claim-retried": Claim(
-        region="delays",
-        attempt=3,
-        writer="w1",
-        plan_hash="0123abcd",
-        inputs=(),
-        airflow_run_id="scheduled__2026-01-01",
-        try_number=4,
-        ti_id="019a-7b",
-        tag="airflow-recovery-1",
-        claimed_at="2026-01-01T00:00:00+00:00",
-        max_tries=12,
-    ),
-    "claim-outdated": Claim(
-        region="delays",
-        attempt=3,
-        writer="w1",
-        plan_hash="0123abcd",
-        inputs=(InputRef("raw", 1),),
-        airflow_run_id="scheduled__2026-01-01",
-        try_number=4,
-        ti_id="019a-7b",
-        tag="airflow-recovery-1",
-        claimed_at="2026-01-01T00:00:00+00:00",
-        outdated=2,
-        absent=("corrections",),
-    ),
-    "claim-tokens": Claim(
-        region="delays",
-        attempt=1,
-        writer="w1",
-        plan_hash="0123abcd",
-        inputs=(InputRef("raw", 1, token="w0"),),
-        airflow_run_id="scheduled__2026-01-01",
-        try_number=1,
-        ti_id="019a-7b",
-        tag="airflow-recovery-1",
-        claimed_at="2026-01-01T00:00:00+00:00",
-    ),
-    "outcome-absent": Outcome(
-        region="delays",
-        attempt=3,
-        state=AttemptState.FINISHED,
-        writer="w1",
-        ended_at="2026-01-01T00:01:00+00:00",
-        fingerprint="f1",
-        inputs=(InputRef("raw", 1),),
-        absent=("corrections",),
-    ),
-    "outcome-xcoms": Outcome(
-        region="delays",
-        attempt=3,
-        state=AttemptState.FINISHED,
-        writer="w1",
-        ended_at="2026-01-01T00:01:00+00:00",
-        fingerprint="f1",
-        xcoms=StoredXComs("", 2097152, "they are larger than 1 MiB"),
-    ),
-    "claim-assets": Claim(
-        region="delays",
-        attempt=1,
-        writer="w1",
-        plan_hash="0123abcd",
-        inputs=(),
-        airflow_run_id="manual__2026-01-01",
-        try_number=1,
-        ti_id="019a-7b",
-        tag="airflow-recovery-1",
-        claimed_at="2026-01-01T00:00:00+00:00",
-        assets=(
-            ExternalObject("feed", "asset:name=feed&uri=s3://lake/feed", 0, "event of 2026-01-01T00:00:00 by up/r/a"),
-        ),
-    ),
-    "outcome-undeclared": Outcome(
-        region="delays",
-        attempt=1,
-        state=AttemptState.FINISHED,
-        writer="w1",
-        ended_at="2026-01-01T00:01:00+00:00",
-        fingerprint="f1",
-        undeclared=("table spark_catalog.db.orders at snapshot 12",),
-    ),
-    "outcome-xcoms-in-a-folder": Outcome(
-        region="delays",
-        attempt=3,
-        state=AttemptState.FINISHED,
-        writer="w1",
-        ended_at="2026-01-01T00:01:00+00:00",
-        fingerprint="f1",
-        xcoms=StoredXComs("ab" * 32, 120, folder="00000003-5f2c9a01"),
-    ),
-    "kept": Kept("delays", 3, 2),
-    "declared": Declared("raw", 1, 1, "delays", "0" * 32),
-    "claim-declared": Claim(
-        region="delays",
-        attempt=1,
-        writer="w1",
-        plan_hash="0123abcd",
-        inputs=(),
-        airflow_run_id="scheduled__2026-01-01",
-        try_number=1,
-        ti_id="019a-7b",
-        tag="airflow-recovery-1",
-        claimed_at="2026-01-01T00:00:00+00:00",
-        declared=Declaration("0" * 32, "1" * 32),
-    ),
-    "outcome-declared": Outcome(
-        region="delays",
-        attempt=1,
-        state=AttemptState.FINISHED,
-        writer="w1",
-        ended_at="2026-01-01T00:01:00+00:00",
-        fingerprint="f1",
-        declared=Declaration("0" * 32, "1" * 32),
-    ),
-    "plan-optional": PlanRecord(
-        "operators of flights",
-        (
-            RegionPlan("corrections", ("corrections",), ("corrections.o",), (), False, None),
-            RegionPlan("delays", ("delays",), ("delays.o",), ("corrections",), True, None, optional=("corrections",)),
-        ),
-    ),
-    "outcome-labelled": Outcome(
-        region="delays",
-        attempt=1,
-        state=AttemptState.FENCED,
-        writer="w0",
-        ended_at="2026-01-01T00:00:30+00:00",
-        cause=FenceCause.OWN_FAILURE,
-        failure=Failure("E", "text", labels=(("class", "out of memory"), ("memory", "driver"))),
-    ),
-    "outcome-budget-ended": Outcome(
-        region="delays",
-        attempt=3,
-        state=AttemptState.FENCED,
-        writer="w0",
-        ended_at="2026-01-01T00:00:30+00:00",
-        cause=FenceCause.OWN_FAILURE,
-        failure=Failure("E", "text"),
-        budget_ended="delays has failed 3 times, and maximum-per-task-failures is 3",
-    ),
-    "plan-retained": PlanRecord(
-        "jobs.flights:flights",
-        (RegionPlan("airports", ("airports",), ("airports",), (), False, "f1", persistent=True),),
-        Retention(ReleasePolicy.AS_CONSUMED, 3600),
-    ),
-    "plan-strategy": PlanRecord(
-        "jobs.flights:flights",
-        (RegionPlan("airports", ("airports",), ("airports",), (), False, "f1", persistent=True),),
-        failover_strategy=FailoverStrategy.FULL,
-    ),
-    "claim-shared": Claim(
-        region="airports",
-        attempt=1,
-        writer="w1",
-        plan_hash="0123abcd",
-        inputs=(),
-        airflow_run_id="backfill__2026-01-01",
-        try_number=1,
-        ti_id="019a-7b",
-        tag="airflow-recovery-1",
-        claimed_at="2026-01-01T00:00:00+00:00",
-        owner=RunAttempt("flights", "date-2026-01-01T000000Z", "group", "airports", 2),
-    ),
-    "claim-bound": Claim(
-        region="delays",
-        attempt=4,
-        writer="w1",
-        plan_hash="0123abcd",
-        inputs=(),
-        airflow_run_id="scheduled__2026-01-01",
-        try_number=5,
-        ti_id="019a-7b",
-        tag="airflow-recovery-1",
-        claimed_at="2026-01-01T00:00:00+00:00",
-        process="0d6e6f5c-boot/pid:[4026531836]/4711/123456",
-    ),
-    "outcome-shared": Outcome(
-        region="airports",
-        attempt=2,
-        state=AttemptState.FINISHED,
-        writer="w1",
-        ended_at="2026-01-01T00:01:00+00:00",
-        shared=SharedRef("0a1b2c", "airports", 1),
-    ),
-    "plan-subtasks": PlanRecord(
-        "jobs.flights:flights",
-        (
-            RegionPlan("by_month.subtasks", (), (), (), False, "f1"),
-            RegionPlan(
-                "by_month[2013-01]", ("m",), ("m",), (), True, "f2", subtask=SubtaskPlan("by_month", 0, "2013-01")
-            ),
-        ),
-    ),
-    "outcome-subtasks": Outcome(
-        region="by_month.subtasks",
-        attempt=1,
-        state=AttemptState.FINISHED,
-        writer="w1",
-        ended_at="2026-01-01T00:01:00+00:00",
-        fingerprint="f1",
-        subtasks=("2013-01", "ü/[x]"),
-    ),
-    "outcome-counted": Outcome(
-        region="delays",
-        attempt=1,
-        state=AttemptState.FINISHED,
-        writer="w1",
-        ended_at="2026-01-01T00:01:00+00:00",
-        read=ReadMetrics(files=2, bytes=10, rows=None),
-        accumulators=(("bad rows", 3), ("seconds", -0.5)),
-        worker="worker-1",
-    ),
-    "plan-coordinators": PlanRecord(
-        "jobs.flights:flights",
-        (
-            RegionPlan(
-                "raw[a]",
-                ("raw", "cleaned"),
-                ("cleaned",),
-                (),
-                True,
-                "f1",
-                subtask=SubtaskPlan("raw", 0, "a"),
-                coordinators=(CoordinatorPlan("raw", True), CoordinatorPlan("cleaned", False)),
-            ),
-        ),
-    ),
-    "outcome-coordinators": Outcome(
-        region="raw[a]",
-        attempt=1,
-        state=AttemptState.FINISHED,
-        writer="w1",
-        ended_at="2026-01-01T00:01:00+00:00",
-        coordinators=(("raw", "WzEsIDJd"),),
-    ),
-    "reset": Reset("delays", 2, "ann", "wrong rows", "7"),
-    "reset-by-failover": Reset("delays", 2, "full", "raw failed", failover=True),
-    "reset-that-answers": Reset("raw[b]", 2, "run", "raw[a] failed", failover=True, answers="raw[a]@3"),
-    "lost": Lost("raw", 1, "delays", ("part-0 is gone",), "019a-7c", (("raw", "raw: result is missing"),)),
-    "lost-in-a-run": Lost("raw", 1, "delays", ("part-0 is gone",), "019a-7c", airflow_run_id="manual__1"),
-    "released": Released("raw", 1, "sweeper"),
-    "plan-sink": PlanRecord(
-        "jobs.flights:flights",
-        (RegionPlan("delays", ("delays",), ("delays",), (), True, "f1", commit=COMMIT),),
-    ),
-    "outcome-prepared": Outcome(
-        region="delays",
-        attempt=1,
-        state=AttemptState.FINISHED,
-        writer="w1",
-        ended_at="2026-01-01T00:01:00+00:00",
-        fingerprint="f1",
-        commit=COMMIT,
-    ),
-    "claim-counted": Claim(
-        region="delays",
-        attempt=1,
-        writer="w1",
-        plan_hash="0123abcd",
-        inputs=(),
-        airflow_run_id="scheduled__2026-01-01",
-        try_number=1,
-        ti_id="019a-7b",
-        tag="airflow-recovery-1",
-        claimed_at="2026-01-01T00:00:00+00:00",
-        commit_number=4,
-    ),
-    "claim-of-dag-run": Claim(
-        region="delays",
-        attempt=1,
-        writer="w1",
-        plan_hash="0123abcd",
-        inputs=(),
-        airflow_run_id="scheduled__2026-01-01T01:00:00+00:00",
-        try_number=1,
-        ti_id="019a-7b",
-        tag="airflow-recovery-1",
-        claimed_at="2026-01-02T01:00:01+00:00",
-        dag_run=DAG_RUN,
-    ),
-    "claim-folder": Claim(
-        region="delays",
-        attempt=3,
-        writer="w1",
-        plan_hash="0123abcd",
-        inputs=(),
-        airflow_run_id="scheduled__2026-01-01T01:00:00+00:00",
-        try_number=3,
-        ti_id="019a-7b",
-        tag="airflow-recovery-3",
-        claimed_at="2026-01-02T01:00:01+00:00",
-        folder="00000003-5f2c9a01",
-    ),
-    "outcome-of-dag-run": Outcome(
-        region="delays",
-        attempt=1,
-        state=AttemptState.FINISHED,
-        writer="w1",
-        ended_at="2026-01-02T01:01:00+00:00",
-        fingerprint="f1",
-        dag_run=DAG_RUN,
-    ),
-    "outcome-numbered": Outcome(
-        region="delays",
-        attempt=1,
-        state=AttemptState.FINISHED,
-        writer="w1",
-        ended_at="2026-01-01T00:01:00+00:00",
-        fingerprint="f1",
-        commit=replace(COMMIT, number=4),
-    ),
-    "committed": Committed("delays", 1, CommitEnd.COMMITTED, "process w1", "mart.delays: transaction 7", "NOT_APPLIED"),
-    "committed-abandoned": Committed("delays", 1, CommitEnd.ABANDONED, "process w2", "", "NOT_APPLIED; it is gone"),
-    "committed-superseded": Committed("delays", 1, CommitEnd.SUPERSEDED, "process w3", "", "superseded by 2026-01-02"),
-    "committer": CommitterEpoch("delays", 1, 2, "w2"),
-    "confirmed": CommitterDead("delays", 1, 1, "ann", "the pod is gone"),
-    "hold": Pin("delays", 2, 1, "ann", "for the audit"),
-    "withdrawn": Withdrawal("delays", 2, 1, "ann", "the prices are wrong"),
-    "fingerprint": FingerprintRecord(
-        (
-            Component("application", "ab" * 32 + "#"),
-            Component("image spark.kubernetes.container.image", "etl:1", seen=False, decides=False),
-        )
-    ),
-    "claim-components": Claim(
-        region="delays",
-        attempt=1,
-        writer="w1",
-        plan_hash="0123abcd",
-        inputs=(),
-        airflow_run_id="scheduled__2026-01-01",
-        try_number=1,
-        ti_id="019a-7b",
-        tag="airflow-recovery-0f",
-        claimed_at="2026-01-01T00:00:00Z",
-        components="0123456789abcdef0123456789abcdef",
-        after_clear=True,
-    ),
-    "plan-splits": PlanRecord(
-        "jobs.flights:flights",
-        (
-            RegionPlan(
-                "raw", ("raw",), ("raw",), (), False, "f1", mode=SplitPlan(split_source="raw", pulls_splits=True)
-            ),
-        ),
-    ),
-    "plan-finals": PlanRecord(
-        "jobs.flights:flights",
-        (
-            RegionPlan(
-                "daily.total", ("raw", "daily", "total"), ("daily", "total"), (), True, "f1", finals=("daily", "total")
-            ),
-            RegionPlan("report", ("report",), ("report",), ("daily.total",), True, "f2", reads=("daily",)),
-        ),
-    ),
-    "plan-fixed": PlanRecord(
-        "operators of flights",
-        (
-            RegionPlan(
-                "report",
-                ("report",),
-                ("report.daily", "report.scratch"),
-                (),
-                True,
-                None,
-                fixed=(("report.daily", "s3://lake/report/{{ ds }}"),),
-            ),
-        ),
-    ),
-    "claim-base": Claim(
-        region="raw",
-        attempt=3,
-        writer="w3",
-        plan_hash="0123abcd",
-        inputs=(),
-        airflow_run_id="scheduled__2026-01-01",
-        try_number=3,
-        ti_id="019a-7d",
-        tag="airflow-recovery-3",
-        claimed_at="2026-01-01T00:02:00+00:00",
-        mode=SplitClaim(base=(AdoptedBatches(1, 700), AdoptedBatches(2, 3, dropped=(0, 2))), reading="5f2c"),
-    ),
-    "part": CommittedBatch(
-        "raw",
-        2,
-        1,
-        "w2",
-        ("k1", "k2 ü"),
-        (
-            PartitionManifest(
-                "raw", "s3://data/flights/raw/00000002/raw/0001", (ResultObject("part-0.parquet", 9, "e1"),), rows=2
-            ),
-        ),
-        "2026-01-01T00:01:00+00:00",
-        1.5,
-        accumulators=(("bad rows", 3),),
-    ),
-    "part-lost": CommittedBatch(
-        "raw", 2, 2, "w2", ("k3",), (), "2026-01-01T00:01:30+00:00", 0.5, lost=Failure("ValueError", "no such day")
-    ),
-    "outcome-splits": Outcome(
-        region="raw",
-        attempt=3,
-        state=AttemptState.FINISHED,
-        writer="w3",
-        ended_at="2026-01-01T00:03:00+00:00",
-        fingerprint="f1",
-        outputs=(
-            PartitionManifest(
-                "raw", "s3://data/flights/raw", (ResultObject("00000002/raw/0001/part-0.parquet", 9, "e1"),), rows=2
-            ),
-        ),
-        mode=SplitOutcome(
-            batches=(CommittedBatchRef(2, 1, ("k1", "k2 ü")), CommittedBatchRef(2, 2, ("k3",))),
-            lost_splits=(LostSplit("k3", "s3://lake/3.csv", "ValueError: no such day"),),
-        ),
-    ),
-    "plan-channels": PlanRecord(
-        "jobs.scoring:scoring",
-        (
-            RegionPlan(
-                "events", ("events",), (), (), False, "f1", mode=StreamingPlan(channels_out=(EVENTS,), replays=False)
-            ),
-            RegionPlan(
-                "table",
-                ("table",),
-                ("table",),
-                (),
-                True,
-                "f2",
-                mode=StreamingPlan(channels_in=(EVENTS,), stateful=True),
-            ),
-        ),
-        failover_strategy=FailoverStrategy.APPROXIMATE_SINGLE,
-    ),
-    "claim-streaming": Claim(
-        region="table",
-        attempt=2,
-        writer="w1",
-        plan_hash="0123abcd",
-        inputs=(),
-        airflow_run_id="scheduled__2026-01-01",
-        try_number=2,
-        ti_id="019a-7b",
-        tag="airflow-recovery-1",
-        claimed_at="2026-01-01T00:00:00+00:00",
-        mode=StreamingClaim(channels=(ChannelRef("events", 3),), after=(InputRef("source", 2),)),
-    ),
-    "outcome-streaming": Outcome(
-        region="events",
-        attempt=4,
-        state=AttemptState.FINISHED,
-        writer="w1",
-        ended_at="2026-01-01T00:01:00+00:00",
-        mode=StreamingOutcome(channels=(ChannelRef("events", 3),)),
-    ),
-    "reset-altered": Reset("events", 2, "manual__1", "another schema", failover=True, altered=True),
-    "assignment": SplitGeneration(
-        "raw",
-        2,
-        "w2",
-        4,
-        (("s3://lake/a ü.csv", 12, "e1", 0), ("split:2013-01-31", 0, '"2013-01-31"', 3)),
-        gone=(("s3://lake/0.csv", 7, "e0", 1),),
-    ),
-    "assignment-enumerator": SplitGeneration(
-        "raw", 0, "w2", 1, (("split:order-1", 0, "1", 0),), enumerator='{"of": "orders", "state": 1}'
-    ),
-    "claim-digests": Claim(
-        region="delays",
-        attempt=1,
-        writer="w1",
-        plan_hash="0123abcd",
-        inputs=(InputRef("raw", 1, (("cleaned", "rows1-5f2c"), ("raw", "rows1-00ff"))),),
-        airflow_run_id="scheduled__2026-01-01",
-        try_number=1,
-        ti_id="019a-7b",
-        tag="airflow-recovery-1",
-        claimed_at="2026-01-01T00:00:00+00:00",
-    ),
-    "outcome-digest": Outcome(
-        region="raw",
-        attempt=1,
-        state=AttemptState.FINISHED,
-        writer="w1",
-        ended_at="2026-01-01T00:01:00+00:00",
-        fingerprint="f1",
-        outputs=(PartitionManifest("raw", "s3://data/flights/raw/00000001/raw", (), rows=0, digest="rows1-00ff"),),
-    ),
-    "plan-batch": PlanRecord(
-        "jobs.flights:flights",
-        (
-            RegionPlan(
-                "by_month[2013-08]", ("m",), ("m",), (), True, "f2", subtask=SubtaskPlan("by_month", 7, "2013-08", 3)
-            ),
-        ),
-    ),
-    "claim-streaming-reading": Claim(
-        region="events",
-        attempt=2,
-        writer="w1",
-        plan_hash="0123abcd",
-        inputs=(),
-        airflow_run_id="scheduled__2026-01-01",
-        try_number=2,
-        ti_id="019a-7b",
-        tag="airflow-recovery-1",
-        claimed_at="2026-01-01T00:00:00+00:00",
-        mode=StreamingClaim(channels=(ChannelRef("events", 3),), reading="5f2c"),
-    ),
-    "publish": Publish(3, (PublishedRegion("delays", 2, "e9", ("delays",)),), ("routes",), "2026-01-01T00:02:00+00:00"),
-    "closed": Closed((InputRef("raw", 4), InputRef("delays", 2))),
 }
+"""What the golden files of these names mean."""
+
+
+def kind_of(name: str) -> str:
+    return name.split("-")[0]
+
+
+def golden_record(file: Path) -> Record:
+    return decode_record(IDENTITY, RECORD_KINDS[kind_of(file.stem)].record, file.read_bytes(), where=file.name)
+
+
+EXAMPLES: dict[str, Record] = {file.stem: golden_record(file) for file in sorted((GOLDEN / "v1").iterdir())}
+"""By the names of the golden files. To add one, write the bytes of `encode_record` to a file of another name."""
 
 
 MANIFEST = {"result": "a", "location": "s3://a", "objects": [], "rows": 1, "schema": None, "managed": True}
@@ -733,10 +163,6 @@ EXAMPLES_2: dict[str, Record] = {
 }
 
 
-def kind_of(name: str) -> str:
-    return name.split("-")[0]
-
-
 def document(name: str = "claim", **changes: object) -> bytes:
     found = json.loads(encode_record(IDENTITY, EXAMPLES[name]))
     del found["crc"]
@@ -754,14 +180,7 @@ def refused(body: bytes, match: str, kind: type[Record] = Claim) -> None:
 # round trip
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
-def test_a_record_survives_the_round_trip(name):
-    record = EXAMPLES[name]
-    assert decode_record(IDENTITY, type(record), encode_record(IDENTITY, record), where="x") == record
-
-
 def test_there_is_an_example_of_every_kind_and_of_every_field():
-    """So there is a golden file of each, below."""
     assert {kind_of(name) for name in EXAMPLES} == set(RECORD_KINDS)
     assert without_example([*EXAMPLES.values(), *EXAMPLES_2.values()]) == []
 
@@ -864,11 +283,10 @@ def test_equal_records_have_equal_bytes():
 # golden
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.parametrize("name", LITERALS)
 def test_fault_39_format_version_1_is_read_for_ever(name):
     """The files are never written again. A new format adds a folder beside them."""
-    body = (GOLDEN / "v1" / f"{name}.json").read_bytes()
-    assert decode_record(IDENTITY, RECORD_KINDS[kind_of(name)].record, body, where=name) == EXAMPLES[name]
+    assert EXAMPLES[name] == LITERALS[name]
 
 
 @pytest.mark.parametrize("name", EXAMPLES)

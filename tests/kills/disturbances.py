@@ -18,7 +18,7 @@ from pipeline import DagRun, is_gone
 
 from airflow_recovery.testing.local_airflow import TaskProcesses
 from airflow_recovery.testing.patience import HANG_S
-from airflow_recovery.testing.spark_drivers import driver_of, kill_9
+from scripts.spark_drivers import driver_of, kill_9
 
 POLL_INTERVAL_S = 0.1
 

@@ -20,8 +20,8 @@ from airflow_recovery.driver.submit import s3a_conf
 from airflow_recovery.testing import S3Server
 from airflow_recovery.testing.local_airflow import LocalAirflow
 from airflow_recovery.testing.s3_server import ACCESS_KEY, REGION, SECRET_KEY
-from airflow_recovery.testing.s3a_jars import class_path_variables
 from airflow_recovery.testing.spark_cluster import connect_server
+from scripts.jars import class_path_variables
 
 HERE = Path(__file__).parent
 INTEGRATION = HERE.parent / "integration"

@@ -13,7 +13,7 @@ from machines_run import MachinesPipeline, assert_total, start_held, start_worke
 from pipeline import DagRun, is_gone
 
 from airflow_recovery.testing.patience import HANG_S
-from airflow_recovery.testing.spark_drivers import kill_9
+from scripts.spark_drivers import kill_9
 
 pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.s3, pytest.mark.drill]
 

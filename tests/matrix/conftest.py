@@ -14,12 +14,12 @@ from kubernetes_cluster import KubernetesCluster, find_program, kubernetes_clust
 from kubernetes_node import node_of
 from paths import CODE
 from pipeline import Pipeline, environment
+from yarn_cluster import YarnCluster, yarn_cluster
 
 from airflow_recovery.streaming.spec import StreamingSpec
 from airflow_recovery.testing import S3Server
 from airflow_recovery.testing.local_airflow import LocalAirflow
 from airflow_recovery.testing.s3_server import SECRET_KEY
-from airflow_recovery.testing.yarn_cluster import YarnCluster, yarn_cluster
 from scripts.matrix.cells import EXECUTORS
 from scripts.sparks import NEWEST, Spark, installed_spark, spark_of
 

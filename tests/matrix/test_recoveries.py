@@ -24,13 +24,13 @@ from kubernetes_cluster import DRIVER, WORKER, KubernetesCluster
 from kubernetes_task import documented_conf, documented_rights, documented_roles, spark_defaults
 from pipeline import DagRun, Pipeline
 from streams_run import IDS, assert_account, started, untouched
+from yarn_cluster import YarnCluster
 
 from airflow_recovery.testing.patience import HANG_S
 from airflow_recovery.testing.s3_server import ACCESS_KEY, SECRET_KEY
 from airflow_recovery.testing.spark_cluster import connect_server, standalone_cluster
-from airflow_recovery.testing.spark_drivers import kill_9
-from airflow_recovery.testing.yarn_cluster import YarnCluster
 from scripts.matrix.cells import NO_CLUSTER_MODE, NO_CONNECT, NO_STREAMS
+from scripts.spark_drivers import kill_9
 from scripts.sparks import NEWEST, Spark, installed_spark
 
 pytestmark = [pytest.mark.drill, pytest.mark.airflow, pytest.mark.spark, pytest.mark.s3]

@@ -31,7 +31,7 @@ from airflow_recovery.task.application_code import ApplicationCode
 from airflow_recovery.task.code_places import Place
 from airflow_recovery.task.drop_in import DropInApplication, DropInSubmission, _rests_on
 from airflow_recovery.testing import S3Server
-from airflow_recovery.testing.s3a_jars import class_path_variables
+from scripts.jars import class_path_variables
 
 BUCKET = "recovery-tests"
 PROGRAM = """

@@ -13,7 +13,7 @@ from airflow_recovery.planning.coordinators import VertexRestarts
 from airflow_recovery.planning.plan_making import plan
 from airflow_recovery.planning.reason import Reason
 from airflow_recovery.planning.restart_set import RestartSet
-from benchmarks.plan_scale import Case, ladder, volatile_vertex
+from benchmarks.plan_cases import Case, ladder, volatile_vertex
 
 SHAPES = {"ladder": ladder, "volatile vertex": volatile_vertex}
 SIZE = 100

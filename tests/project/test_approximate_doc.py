@@ -9,14 +9,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from fakes import MemoryStore
-from streaming_run import RUN, StreamingRun
 
 from airflow_recovery import FailoverStrategy, job
 from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.job import Job
 from airflow_recovery.streaming import APPROXIMATE, Streaming
-from airflow_recovery.streaming.describe import RunLedger
 
 TEXT = (Path(__file__).parents[2] / "docs" / "approximate.md").read_text(encoding="utf-8")
 LOSSY = APPROXIMATE(reconnect="latest", max_lost_records=5)
@@ -121,14 +118,3 @@ def test_what_it_calls_refused_is_refused_with_advice(name: str) -> None:
 def test_control_the_chain_by_itself_is_not_refused() -> None:
     chain(source={"result": LOSSY}, sink={"streaming": Streaming(stateful=True, output="complete")}).validate()
     chain(source={"streaming": Streaming(replays=False, allow_unknown_loss=True)}).validate()
-
-
-def test_the_table_of_show_has_these_columns() -> None:
-    from airflow_recovery.streaming.run_channels import channel_reports
-
-    run = StreamingRun(MemoryStore("memory://journal"), MemoryStore("memory://results"))
-    run.to_the_end()
-    text = RunLedger(channel_reports(run.results, RUN, run.plan, run.state())).text()
-    assert text is not None
-    shown = TEXT.partition("Channels (records):\n")[2].splitlines()[0]
-    assert shown.split() == text.splitlines()[1].split()

@@ -1,17 +1,11 @@
-"""`docs/benchmarks.md` is what the results say, and a stranger finds out what each file of `benchmarks` is."""
+"""`docs/benchmarks.md` is what the results say."""
 
 from __future__ import annotations
 
-import re
-from importlib.util import find_spec
 from pathlib import Path
 
 from benchmarks import page, plot
-from benchmarks.catalogue import CATALOGUE
 from benchmarks.report import Figure, Record, Report, Table, read_record
-
-REPOSITORY = Path(__file__).resolve().parents[2]
-FOLDER = REPOSITORY / "benchmarks"
 
 
 def test_the_page_is_what_the_results_say() -> None:
@@ -23,15 +17,6 @@ def test_the_charts_are_what_the_results_say() -> None:
     assert {path.name for path in page.PAGE.parent.glob("benchmarks-*.svg")} == set(charts)
     for name, svg in charts.items():
         assert (page.PAGE.parent / name).read_text(encoding="utf-8") == svg
-
-
-def test_each_benchmark_has_its_module_and_each_file_is_explained() -> None:
-    named = {(benchmark.where or benchmark.name).partition(":")[0] for benchmark in CATALOGUE}
-    assert [name for name in sorted(named) if find_spec(f"benchmarks.{name}") is None] == []
-    explained = set(re.findall(r"`(\w+)\.py`", (FOLDER / "README.md").read_text(encoding="utf-8")))
-    files = {path.stem for path in FOLDER.glob("*.py")} - {"__init__", "catalogue"}
-    assert files == {name for name in named if "." not in name} | (explained & files)
-    assert explained <= files
 
 
 def test_a_chart_shows_who_never_got_there_and_who_was_wrong() -> None:

@@ -75,7 +75,7 @@ def test_the_chain_has_three_regions() -> None:
     from jobs.live_flights import live_flights
 
     from airflow_recovery import FailoverStrategy
-    from scripts.demo_approximate.live_run import REGIONS, SCORER, SINK, SOURCE
+    from scripts.demo.stream_run import REGIONS, SCORER, SINK, SOURCE
 
     regions = {region.name: region for region in live_flights.regions().regions}
     assert tuple(regions) == REGIONS
@@ -108,8 +108,8 @@ def test_the_vertices_agree_with_a_count_without_spark(lake: Path, tmp_path: Pat
     from jobs.live_flights import delays_by_day, departures, predicted
 
     from airflow_recovery.driver.region import avoid_udf_hang
-    from scripts.demo_approximate.flights import FlightsByDay
-    from scripts.demo_approximate.live_pipeline import date_files
+    from scripts.demo.flights_by_day import FlightsByDay
+    from scripts.demo.lake import date_files
 
     date_files(lake)
     rehearsal = tmp_path / "rehearsal"
@@ -168,10 +168,10 @@ def test_a_limit_holds_the_days_after_it(tmp_path: Path, monkeypatch: pytest.Mon
 
 def run_in(folder: Path, limit: date | None) -> Any:
     """A run whose Airflow nobody asks."""
-    from scripts.demo_approximate.live_run import LiveRun
+    from scripts.demo.stream_run import StreamRun
 
-    run = LiveRun.__new__(LiveRun)
-    run.run_id, run._limit, run._pace, run._shown = "r", limit, folder / "pace", {}
+    run = StreamRun.__new__(StreamRun)
+    run.run_id, run._limit, run._pace = "r", limit, folder / "pace"
     return run
 
 
@@ -189,15 +189,18 @@ def test_a_source_goes_as_far_as_it_is_let_and_at_last_to_its_end(tmp_path: Path
 
 
 def test_a_table_that_can_not_come_any_more_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from scripts.demo_approximate.live_run import SINK, DemoFailed, LiveRun, Seen
+    from scripts.demo.pipeline_run import DemoFailed
+    from scripts.demo.stream_run import SINK, Seen, StreamRun
 
     run = run_in(tmp_path, None)
     last = Seen(1, 7, date(2013, 4, 30), {})
+    states: dict[str, tuple[str, int]] = {}
     answers: list[bool] = []
-    monkeypatch.setattr(LiveRun, "until", lambda self, done, what: answers.append(done(last)))
+    monkeypatch.setattr(StreamRun, "look", lambda self: last)
+    monkeypatch.setattr(StreamRun, "until", lambda self, done, what: answers.append(done(states)))
     run.until_table(lambda seen: False, "a table up to 2013-05-04")
     assert answers == [False]  # the stream goes on
-    run._shown = {SINK: ("success", 2)}
+    states[SINK] = ("success", 2)
     run.until_table(lambda seen: seen is last, "a table up to 2013-04-30")
     assert answers == [False, True]
     with pytest.raises(DemoFailed, match=r"expected a table up to 2013-05-04 .* the last table goes up to 2013-04-30"):
@@ -205,7 +208,7 @@ def test_a_table_that_can_not_come_any_more_is_named(tmp_path: Path, monkeypatch
 
 
 def test_the_files_are_a_stream_in_the_order_of_their_days(lake: Path) -> None:
-    from scripts.demo_approximate.live_pipeline import date_files
+    from scripts.demo.lake import date_files
 
     date_files(lake)
     files = sorted((lake / "flights").glob("*/*.csv"), key=lambda path: path.stat().st_mtime)
@@ -213,14 +216,14 @@ def test_the_files_are_a_stream_in_the_order_of_their_days(lake: Path) -> None:
 
 
 def test_the_stream_ends_after_its_last_day(lake: Path) -> None:
-    from scripts.demo_approximate.live_pipeline import end_stream
+    from scripts.demo.lake import end_stream
 
     end_stream(lake, date(2013, 1, 2))
     assert sorted(file.stem for file in lake.glob("flights/*/*.csv")) == ["2013-01-01", "2013-01-02"]
 
 
 def test_flights_are_counted_in_the_files(lake: Path) -> None:
-    from scripts.demo_approximate.flights import FlightsByDay
+    from scripts.demo.flights_by_day import FlightsByDay
 
     found = FlightsByDay.of_lake(lake)
     assert found.counts == {date(2013, 1, 1): 3, date(2013, 1, 2): 1, date(2013, 2, 1): 2}
@@ -230,13 +233,13 @@ def test_flights_are_counted_in_the_files(lake: Path) -> None:
 
 
 def flights_of(*counts: int) -> Any:
-    from scripts.demo_approximate.flights import FlightsByDay
+    from scripts.demo.flights_by_day import FlightsByDay
 
     return FlightsByDay({date(2013, 1, number): count for number, count in enumerate(counts, 1)})
 
 
 def test_the_independent_count_sees_a_flight_too_few_and_one_too_many() -> None:
-    from scripts.demo_approximate.checks import missing
+    from scripts.demo.stream_checks import missing
 
     flights = flights_of(3, 4, 5)
     assert missing(flights, flights.counts) == {}
@@ -245,7 +248,7 @@ def test_the_independent_count_sees_a_flight_too_few_and_one_too_many() -> None:
 
 
 def test_a_skip_is_one_stretch_of_days() -> None:
-    from scripts.demo_approximate.checks import missing, not_in_a_row
+    from scripts.demo.stream_checks import missing, not_in_a_row
 
     flights = flights_of(*[10] * 31)
     kept = {day: 10 for day in flights.counts if day < date(2013, 1, 3) or day > date(2013, 1, 29)}
@@ -261,7 +264,7 @@ def test_a_skip_is_one_stretch_of_days() -> None:
 def test_a_kill_ends_every_process_of_a_driver() -> None:
     import psutil
 
-    from scripts.demo_approximate.live_run import kill_family
+    from scripts.demo.stream_run import kill_family
 
     code = "import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(86400)']); "
     with subprocess.Popen(

@@ -244,41 +244,6 @@ def test_control_a_module_that_a_room_has_not_is_seen() -> None:
     assert missing_modules(ROOT / "airflow_recovery" / "attempt", "One try.\n\n    no_such  module\n") == ["no_such"]
 
 
-FORMER_WORDS = re.compile(
-    r"\b(?:doors?|woken|woke|wakes? (?:its|the|a)\b|settles?|signs? of life|predecessors?|(?<!Spark )stages?"
-    r"|begins? anew)\b"
-)
-"""What docs/glossary.md has other words for."""
-
-
-def former_words(page: str) -> list[str]:
-    """Those in a page's prose; a name in backticks, or in a block of code, is as it is."""
-    prose = re.sub(r"```.*?```|`[^`\n]*`", "", page, flags=re.DOTALL)
-    return FORMER_WORDS.findall(prose)
-
-
-@pytest.mark.parametrize("page", ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))])
-def test_a_page_uses_the_words_of_the_glossary(page: str) -> None:
-    assert former_words((ROOT / page).read_text(encoding="utf-8")) == []
-
-
-STAGE = re.compile(r"(?<!Spark )(?<!\")\b[Ss]tages?\b|\b(?:\w+_stages?|[Ss]tages?_\w+|\w*Stages?(?:[A-Z]\w*)?)\b")
-"""A region that runs on streams is a streaming region. A stage is Spark's; sinks have staged rows."""
-STAGES_OF_OTHERS = frozenset({"progress.py", "postgres.py", "row_settings.py"})
-
-
-def test_a_region_is_not_called_a_stage() -> None:
-    modules = (path for path in (ROOT / "airflow_recovery").rglob("*.py") if path.name not in STAGES_OF_OTHERS)
-    assert {path.name: found for path in modules if (found := STAGE.findall(path.read_text(encoding="utf-8")))} == {}
-
-
-def test_control_a_former_word_is_seen() -> None:
-    assert former_words("A task wakes its producer.")
-    assert former_words("A stage that restarts alone.")
-    assert STAGE.findall("class StageMode: restart_stages()  # a stage") == ["StageMode", "restart_stages", "stage"]
-    assert not former_words("The record `final_check`.\n```\nsettle\n```\n")
-
-
 def test_what_is_there_is_found() -> None:
     here = (
         "`tests/project/test_doc_references.py::test_what_is_there_is_found`, `airflow_recovery.errors.RecoveryError`"

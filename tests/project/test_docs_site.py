@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import os
 import re
 import subprocess
@@ -79,18 +78,6 @@ def test_it_loads_nothing_from_elsewhere(site: Path) -> None:
 
 def test_the_configuration_page_is_the_providers_own_yaml() -> None:
     assert PAGE.read_text(encoding="utf-8") == page(), "run: python -m scripts.configuration_reference"
-
-
-def test_every_row_of_the_restart_table_names_a_test_that_is_there() -> None:
-    features = (DOCS / "restarts.md").read_text().partition("## Per version")[0]
-    rows = [line for line in features.splitlines() if line.startswith("| ")]
-    rows = [row for row in rows if not re.match(r"\| (what happens|feature|---)", row)]
-    assert len(rows) > 30
-    for row in rows:
-        (name,) = re.findall(r"`(tests/\S+::\w+)`", row)
-        path, _, function = name.partition("::")
-        tree = ast.parse((REPOSITORY / path).read_text())
-        assert function in {each.name for each in tree.body if isinstance(each, ast.FunctionDef)}, name
 
 
 def test_the_command_line_page_names_every_command_and_exit_code() -> None:

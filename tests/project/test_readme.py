@@ -107,16 +107,3 @@ def test_the_job_runs_in_a_unit_test(job: Any, spark: SparkSession, tmp_path: Pa
     (tmp_path / "flights.csv").write_text("\n".join(rows))
     results = job.run_local(spark, splits={"raw": [str(tmp_path / "flights.csv")]})
     assert [tuple(each) for each in results["busiest"].collect()] == [("EWR", "IAH", 1001)]
-
-
-def test_what_a_person_sees_at_night_is_told_in_the_same_words_on_its_own_page() -> None:
-    """README has the first rows of the table that `docs/bad-night.md` has in full."""
-    root = Path(__file__).parents[2]
-    readme, page = (
-        [line.replace("](docs/", "](") for line in (root / name).read_text(encoding="utf-8").splitlines()]
-        for name in ("README.md", "docs/bad-night.md")
-    )
-    begin = readme.index("| you see | what it does | what you do |")
-    rows = readme[begin : readme.index("", begin)]
-    assert len(rows) > 5
-    assert page[page.index(rows[0]) :][: len(rows)] == rows

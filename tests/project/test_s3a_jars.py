@@ -12,7 +12,7 @@ import pyspark
 import pytest
 
 from airflow_recovery.errors import ConfigurationError
-from airflow_recovery.testing.s3a_jars import class_path_conf, class_path_variables, s3a_jars
+from scripts.jars import class_path_conf, class_path_variables, s3a_jars
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 

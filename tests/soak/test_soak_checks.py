@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from airflow_recovery.testing.s3_proxy import Answer, CutReply, Delayed, LostReply, S3Request
 from airflow_recovery.verify.history import Attempt, History, Region
 from airflow_recovery.verify.records import Named
+from scripts.s3_proxy import Answer, CutReply, Delayed, LostReply, S3Request
 from scripts.soak.disturbances import DISTURBANCES, Disturbance, drawn_for, first_round
 from scripts.soak.growth import MOST_GROWTH, SHORTEST_S, WARM_UP_S, Growth, Sample, growths
 from scripts.soak.leftovers import (
@@ -28,7 +28,6 @@ from scripts.soak.leftovers import (
     strange_records,
 )
 from scripts.soak.people import is_purged
-from scripts.soak.plot import plotted
 from scripts.soak.report import Story, rendered, story_of
 from scripts.soak.request_budget import REGIONS, beyond_budget, budget
 from scripts.soak.runs import WEIGHTS
@@ -272,8 +271,3 @@ def test_the_page_says_what_was_done_and_what_was_found_and_admits_that_it_was_s
     assert "less than the 2 hours" in short
     assert "1 violations were found" in short
     assert "- 10 min, chain 2013-01-05: total has 1 rows (before: 0:09:40 kill a worker: worker-1)" in short
-
-
-def test_the_picture_has_a_line_for_each_process() -> None:
-    picture = plotted([*series("api-server", 1, 0.0, 0.0), *series("api-server", 2, 3000.0, 0.0)])
-    assert picture.count("<polyline") == 4

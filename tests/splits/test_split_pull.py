@@ -39,8 +39,9 @@ from airflow_recovery.splits.pull import PulledSplits
 from airflow_recovery.store import ObjectStore
 from airflow_recovery.store.local import LocalStore
 from airflow_recovery.store.s3 import S3Store
-from airflow_recovery.testing import Fault, FaultKind, FaultyStore, LostReply, S3Proxy, S3Request, S3Server, Verb
+from airflow_recovery.testing import Fault, FaultKind, FaultyStore, S3Server, Verb
 from airflow_recovery.testing.patience import HANG_S
+from scripts.s3_proxy import LostReply, S3Proxy, S3Request
 
 IDENTITY = RunIdentity("dag", "date-2026-01-01", "group")
 REGIONS = tuple(f"read[{number}]" for number in range(4))

@@ -10,7 +10,8 @@ from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.store import ObjectStore
 from airflow_recovery.store.encryption import Encryption
 from airflow_recovery.store.s3 import S3Store
-from airflow_recovery.testing import MotoServer, S3Proxy, S3Server
+from airflow_recovery.testing import MotoServer, S3Server
+from scripts.s3_proxy import S3Proxy
 
 BUCKET = "recovery-tests"
 KEY = "arn:aws:kms:eu-west-1:111122223333:key/journal"

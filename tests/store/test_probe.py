@@ -16,17 +16,8 @@ from airflow_recovery.store import ObjectStore, probe
 from airflow_recovery.store.local import LocalStore
 from airflow_recovery.store.probe import RACE_EVERY_S, RACED
 from airflow_recovery.store.s3 import S3Store
-from airflow_recovery.testing import (
-    CountingStore,
-    Fault,
-    FaultKind,
-    FaultyStore,
-    LookThenWrite,
-    MotoServer,
-    S3Proxy,
-    S3Server,
-    Verb,
-)
+from airflow_recovery.testing import CountingStore, Fault, FaultKind, FaultyStore, MotoServer, S3Server, Verb
+from scripts.s3_proxy import LookThenWrite, S3Proxy
 
 probing = importlib.import_module("airflow_recovery.store.probe")
 

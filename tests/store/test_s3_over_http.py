@@ -27,19 +27,9 @@ from airflow_recovery.store import ObjectStore, get_many, probe
 from airflow_recovery.store.s3 import S3Store
 from airflow_recovery.store.s3_clients import new_session
 from airflow_recovery.store.write_once import Written, write_once
-from airflow_recovery.testing import (
-    Answer,
-    CutReply,
-    Delayed,
-    Fate,
-    LostReply,
-    MotoServer,
-    Rewritten,
-    S3Proxy,
-    S3Request,
-    S3Server,
-)
+from airflow_recovery.testing import MotoServer, S3Server
 from airflow_recovery.testing.s3_server import ACCESS_KEY, REGION, SECRET_KEY
+from scripts.s3_proxy import Answer, CutReply, Delayed, Fate, LostReply, Rewritten, S3Proxy, S3Request
 
 if TYPE_CHECKING:
     from airflow_recovery.store.s3_clients import AnySession

@@ -16,7 +16,7 @@ from spark_streaming_run import SparkStreamingRun
 from airflow_recovery.driver import driver
 from airflow_recovery.driver.exit_report import read_receipt
 from airflow_recovery.model.channel_options import Reconnect
-from airflow_recovery.testing.streaming_driver import Moments, StreamingDriverProcess
+from scripts.streaming_driver import Moments, StreamingDriverProcess
 
 pytestmark = pytest.mark.spark
 ROOT = Path(__file__).parents[2]

@@ -15,10 +15,11 @@ from spark_streaming_run import SparkStreamingRun
 from airflow_recovery.driver import StoreSpec, driver
 from airflow_recovery.driver.submit import s3a_conf
 from airflow_recovery.store.s3 import S3Store
-from airflow_recovery.testing import LostReply, S3Proxy, S3Request, S3Server
+from airflow_recovery.testing import S3Server
 from airflow_recovery.testing.s3_server import REGION
-from airflow_recovery.testing.s3a_jars import class_path_variables
-from airflow_recovery.testing.streaming_driver import StreamingDriverProcess
+from scripts.jars import class_path_variables
+from scripts.s3_proxy import LostReply, S3Proxy, S3Request
+from scripts.streaming_driver import StreamingDriverProcess
 
 pytestmark = [pytest.mark.spark, pytest.mark.s3, pytest.mark.drill]
 BATCHES = 6

@@ -19,8 +19,8 @@ from airflow_recovery.store.s3 import S3Store
 from airflow_recovery.testing import S3Server
 from airflow_recovery.testing.patience import HANG_S
 from airflow_recovery.testing.s3_server import REGION
-from airflow_recovery.testing.s3a_jars import class_path_variables
 from airflow_recovery.testing.spark_cluster import spark_home
+from scripts.jars import class_path_variables
 
 APPLICATION = """
 import sys

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from airflow_recovery.testing.fetched_jars import fetched_jars
+from scripts.jars import fetched_jars
 
 DELTA_SETTINGS = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from airflow_recovery.testing.fetched_jars import fetched_jars
 from airflow_recovery.testing.server_process import ServerProcess
 from airflow_recovery.testing.spark_cluster import spark_home
+from scripts.jars import fetched_jars
 
 
 class IcebergRest(ServerProcess):

@@ -15,7 +15,7 @@ from tries_on_cluster import BUCKET, ClusterTask, spark_connection
 
 from airflow_recovery.testing.patience import wait_until
 from airflow_recovery.testing.s3_server import ACCESS_KEY, REGION, SECRET_KEY
-from airflow_recovery.testing.s3a_jars import s3a_jars
+from scripts.jars import s3a_jars
 
 PAGE = Path(__file__).parents[2] / "docs" / "kubernetes.md"
 

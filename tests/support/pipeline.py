@@ -28,8 +28,8 @@ from airflow_recovery.testing.local_airflow import LocalAirflow
 from airflow_recovery.testing.patience import HANG_S
 from airflow_recovery.testing.s3_server import ACCESS_KEY, REGION
 from airflow_recovery.testing.spark_cluster import ConnectServer, connect_server
-from airflow_recovery.testing.spark_drivers import driver_of
 from airflow_recovery.verify import Report, verify_run
+from scripts.spark_drivers import driver_of
 
 AWS_CONNECTION = "recovery_s3"
 FLIGHTS = "flights"

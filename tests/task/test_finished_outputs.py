@@ -24,7 +24,8 @@ from airflow_recovery.store.s3 import S3Store
 from airflow_recovery.task import finished_output
 from airflow_recovery.task.finished_output import FinishedOutputs
 from airflow_recovery.task.references import DropIn
-from airflow_recovery.testing import Answer, S3Proxy, S3Request, S3Server
+from airflow_recovery.testing import S3Server
+from scripts.s3_proxy import Answer, S3Proxy, S3Request
 
 PART = "part-00000-d9ea8b07-e9ec-4c79-96ad-5573948cb2c6-c000.snappy.parquet"
 HALF = ["part-0", "_temporary/0/_temporary/attempt_1/part-1"]

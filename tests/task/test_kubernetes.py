@@ -19,15 +19,16 @@ import pytest
 from kubernetes_cluster import DRIVER, WORKER, KubernetesCluster, find_program, kubernetes_cluster
 from kubernetes_node import Node, node_of
 from kubernetes_task import PAGE, PodTask, documented_conf, documented_rights
+from s3_policy import Enforced, documented
 from tries_on_cluster import BUCKET, CODE
 
 from airflow_recovery.driver.failure_class import CLASS_LABEL, label_of
 from airflow_recovery.model.records import AttemptState, FenceCause
-from airflow_recovery.testing import S3Proxy, S3Server
+from airflow_recovery.testing import S3Server
 from airflow_recovery.testing.patience import wait_until
-from airflow_recovery.testing.s3_policy import Enforced, documented
 from airflow_recovery.testing.s3_server import ACCESS_KEY, REGION
-from airflow_recovery.testing.s3a_jars import s3a_jars
+from scripts.jars import s3a_jars
+from scripts.s3_proxy import S3Proxy
 
 pytestmark = [pytest.mark.spark, pytest.mark.s3, pytest.mark.drill]
 S3_PAGE = PAGE.with_name("s3.md")

@@ -28,9 +28,9 @@ from airflow_recovery.store.local import LocalStore
 from airflow_recovery.store.s3 import S3Store
 from airflow_recovery.task import drop_in
 from airflow_recovery.task.spark_submission import SparkSubmission
-from airflow_recovery.testing import LostReply, S3Proxy, S3Request, S3Server
+from airflow_recovery.testing import S3Server
 from airflow_recovery.testing.patience import HANG_S
-from airflow_recovery.testing.s3_proxy import Fate
+from scripts.s3_proxy import Fate, LostReply, S3Proxy, S3Request
 
 pytestmark = pytest.mark.s3
 

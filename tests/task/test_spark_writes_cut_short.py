@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from airflow.sdk import DAG
 from paths import CODE
+from s3_policy import Enforced, Statement
 from tries import run_try, state_in
 
 from airflow_recovery.driver.region_spec import StoreSpec
@@ -26,11 +27,11 @@ from airflow_recovery.operators import RecoverableSparkSubmitOperator
 from airflow_recovery.results.finished_write import Earlier, OnUnfinished, leftovers, without_success
 from airflow_recovery.store.s3 import S3Store
 from airflow_recovery.task.finished_output import FinishedOutputs
-from airflow_recovery.testing import Answer, S3Proxy, S3Request, S3Server
+from airflow_recovery.testing import S3Server
 from airflow_recovery.testing.patience import HANG_S
-from airflow_recovery.testing.s3_policy import Enforced, Statement
 from airflow_recovery.testing.s3_server import ACCESS_KEY, REGION, SECRET_KEY
-from airflow_recovery.testing.s3a_jars import class_path_variables
+from scripts.jars import class_path_variables
+from scripts.s3_proxy import Answer, S3Proxy, S3Request
 
 pytestmark = pytest.mark.spark
 

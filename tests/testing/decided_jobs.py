@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from airflow_recovery.testing.simulation import SimulatedJob, job_of
-from airflow_recovery.testing.simulation.jobs import with_externals, with_optional
+from simulation import DagJob, job_of
+from simulation.dag_job import with_optional
+
+from airflow_recovery.testing.simulation.jobs import with_externals
 
 SOLO_BESIDE: Mapping[str, tuple[str, ...]] = {"P": (), "C": ("P",), "D": ()}
 JOIN: Mapping[str, tuple[str, ...]] = {"X": (), "Y": (), "J": ("X", "Y")}
@@ -22,7 +24,7 @@ def decided(
     branches: Mapping[str, tuple[str, ...]] | None = None,
     skipping: Iterable[str] = (),
     operators: Iterable[str] = (),
-) -> SimulatedJob:
+) -> DagJob:
     """The regions in ``skipping`` read files, and skip themselves without any."""
     job = replace(
         with_externals(job_of(upstream), skipping),

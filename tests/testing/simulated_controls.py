@@ -1,6 +1,6 @@
 """How many schedules it takes until a control of the simulation is found.
 
-`PYTHONPATH=tests/testing:. python -m simulated_controls` runs all of them, and prints a row of each.
+`PYTHONPATH=tests/testing:tests:. python -m simulated_controls` runs all of them, and prints a row of each.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from simulation import simulate
+
 from airflow_recovery.journal.journal import Journal, Listing
-from airflow_recovery.testing.simulation import Settings, Violation, simulate
+from airflow_recovery.testing.simulation import Settings, Violation
 
 MOST = 1_000
 SAFE = 20

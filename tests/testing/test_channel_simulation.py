@@ -1,6 +1,6 @@
 """Faults at every step and at pairs of steps of channels, and each rule switched off, which is found.
 
-To see one again: `python -m airflow_recovery.testing.channel_simulation --seed N --schedules 1`.
+To see one again: `PYTHONPATH=tests:. python -m channel_simulation --seed N --schedules 1`.
 """
 
 from __future__ import annotations
@@ -11,17 +11,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 import pytest
-
-from airflow_recovery.model.channel_options import LossBudget, Overflow, Reconnect
-from airflow_recovery.model.failover_strategy import FailoverStrategy
-from airflow_recovery.store.log import PutAnswer, PutSlot, ReadSlot
-from airflow_recovery.streaming import channel_folding as folding
-from airflow_recovery.streaming import channel_retention as retention
-from airflow_recovery.streaming.appending import ChannelLog
-from airflow_recovery.streaming.channel_records import Consumed, Released
-from airflow_recovery.streaming.consuming import commit_batch, create_view
-from airflow_recovery.streaming.producing import publish
-from airflow_recovery.testing.channel_simulation import (
+from channel_simulation import (
     Fault,
     Settings,
     Tally,
@@ -32,10 +22,20 @@ from airflow_recovery.testing.channel_simulation import (
     programs,
     simulate,
 )
-from airflow_recovery.testing.channel_simulation.drill import main
-from airflow_recovery.testing.channel_simulation.programs import RegionAttempt, _Channel
-from airflow_recovery.testing.channel_simulation.settings import STRATEGIES
-from airflow_recovery.testing.channel_simulation.world import World
+from channel_simulation.drill import main
+from channel_simulation.programs import RegionAttempt, _Channel
+from channel_simulation.settings import STRATEGIES
+from channel_simulation.world import World
+
+from airflow_recovery.model.channel_options import LossBudget, Overflow, Reconnect
+from airflow_recovery.model.failover_strategy import FailoverStrategy
+from airflow_recovery.store.log import PutAnswer, PutSlot, ReadSlot
+from airflow_recovery.streaming import channel_folding as folding
+from airflow_recovery.streaming import channel_retention as retention
+from airflow_recovery.streaming.appending import ChannelLog
+from airflow_recovery.streaming.channel_records import Consumed, Released
+from airflow_recovery.streaming.consuming import commit_batch, create_view
+from airflow_recovery.streaming.producing import publish
 
 SMALL = Settings(batches=2, subpartitions=1)
 PAIR = replace(SMALL, regions=2, batches=1, batch_records=3)

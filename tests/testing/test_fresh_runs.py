@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 from decided_jobs import BRANCH, JOIN, MIN_ONE, decided
+from simulation import job_of
+from simulation.dag_job import FAILS, SKIPS
+from simulation.fresh_run import FreshRun, fresh_run
 
 from airflow_recovery.testing.fake_airflow import RUNS, TRIGGER_RULES, FakeAirflow, by_trigger_rule
-from airflow_recovery.testing.simulation import TOPOLOGIES, job_of
-from airflow_recovery.testing.simulation.fresh_run import FreshRun, fresh_run
-from airflow_recovery.testing.simulation.jobs import FAILS, SKIPS, rows
+from airflow_recovery.testing.simulation import TOPOLOGIES
+from airflow_recovery.testing.simulation.jobs import rows
 
 OK, SKIPPED, FAILED, BLOCKED, LATER = "success", "skipped", "failed", "upstream_failed", None
 PAIR = TOPOLOGIES["pair"]

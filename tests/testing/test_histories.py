@@ -7,14 +7,11 @@ from dataclasses import replace
 
 import pytest
 from decided_jobs import BRANCH, JOIN, MIN_ONE, SOLO_BESIDE, decided
-
-from airflow_recovery.model.committing import CommitMode
-from airflow_recovery.planning.evaluation import Evaluation
-from airflow_recovery.sinks.committer import FoundRows, Rows
-from airflow_recovery.testing.simulation import TOPOLOGIES, SimulatedJob, Violation
-from airflow_recovery.testing.simulation.drill import main
-from airflow_recovery.testing.simulation.histories import History
-from airflow_recovery.testing.simulation.history_decisions import (
+from simulation import DagJob
+from simulation.dag_job import FAILS, SKIPS, with_optional
+from simulation.drill import main
+from simulation.histories import History
+from simulation.history_decisions import (
     Kept,
     Known,
     Look,
@@ -23,8 +20,12 @@ from airflow_recovery.testing.simulation.history_decisions import (
     keeps_rows,
     look,
 )
-from airflow_recovery.testing.simulation.history_search import drawn_job_of, play, search
-from airflow_recovery.testing.simulation.jobs import FAILS, SKIPS, with_optional
+from simulation.history_search import drawn_job_of, play, search
+
+from airflow_recovery.model.committing import CommitMode
+from airflow_recovery.planning.evaluation import Evaluation
+from airflow_recovery.sinks.committer import FoundRows, Rows
+from airflow_recovery.testing.simulation import TOPOLOGIES, Violation
 
 PAIR = TOPOLOGIES["pair"]
 Act = Callable[[History], None]
@@ -52,7 +53,7 @@ def calls_p_a_success(history: History) -> None:
     history.mark("P", "success")
 
 
-AGAINST_THE_RULE: dict[str, tuple[SimulatedJob, list[Act], str]] = {
+AGAINST_THE_RULE: dict[str, tuple[DagJob, list[Act], str]] = {
     f"H1, {rule}": (decided(PAIR, {"C": rule}, operators="PC"), [deploys("P", FAILS)], "C@1 is (kept|ran), and its")
     for rule in ("all_done", "always", "one_failed")
 } | {
@@ -181,7 +182,7 @@ def by_states(evaluation: Evaluation, states: Mapping[str, str | None]) -> froze
     return frozenset(name for name, state in states.items() if state in {"skipped", "failed", "upstream_failed"})
 
 
-def plain_job_of(seed: int) -> SimulatedJob:
+def plain_job_of(seed: int) -> DagJob:
     job = with_optional(drawn_job_of(seed), {})
     return replace(job, rules={}, branches={}, operators=frozenset(), pulls={})
 

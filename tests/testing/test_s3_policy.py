@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from s3_policy import Statement, documented, statements
 
-from airflow_recovery.testing import S3Request
-from airflow_recovery.testing.s3_policy import Statement, documented, statements
+from scripts.s3_proxy import S3Request
 
 DELETE = b'<Delete xmlns="http://s3.amazonaws.com/doc/2006-03-01/"><Object><Key>a/1</Key></Object></Delete>'
 

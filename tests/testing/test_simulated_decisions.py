@@ -9,6 +9,12 @@ from typing import Any
 import pytest
 from decided_jobs import BRANCH, JOIN, MIN_ONE, SOLO_BESIDE, decided
 from simulated_controls import SAFE, finds
+from simulation import DagJob, DagTrouble, dag_world, simulate
+from simulation import DagSettings as Settings
+from simulation.dag_job import FAILS, SKIPS
+from simulation.dag_spark import DagSpark
+from simulation.drill import main
+from simulation.run_of_dag import RunOfDag
 
 from airflow_recovery.attempt import absent_inputs, data_interval, declarations, first_attempt, publish, region_task
 from airflow_recovery.attempt.run import DeclaredOperators, Run
@@ -17,13 +23,10 @@ from airflow_recovery.journal.run_state import RegionState
 from airflow_recovery.planning.evaluation import Evaluation
 from airflow_recovery.planning.reason import Reason, Why
 from airflow_recovery.testing.fake_airflow import FakeAirflow
-from airflow_recovery.testing.simulation import TOPOLOGIES, Settings, SimulatedJob, Trouble, simulate, world
-from airflow_recovery.testing.simulation.drill import main
-from airflow_recovery.testing.simulation.jobs import FAILS, SKIPS
-from airflow_recovery.testing.simulation.spark import FakeSpark
+from airflow_recovery.testing.simulation import TOPOLOGIES, Trouble
 
 PAIR, DIAMOND = TOPOLOGIES["pair"], TOPOLOGIES["diamond"]
-BROKEN = {Trouble.BREAK: 1}
+BROKEN = {DagTrouble.BREAK: 1}
 AGAINST_THE_RULE = {
     # name: settings, what is wrong, a seed that shows it
     "H1, all_done": (Settings(decided(PAIR, {"C": "all_done"}, operators="PC"), BROKEN), "C@1 is green, and failed", 2),
@@ -34,13 +37,13 @@ AGAINST_THE_RULE = {
         9,
     ),
     "H2": (
-        Settings(decided(JOIN, {"J": MIN_ONE}, branches=BRANCH), {Trouble.BRANCH: 1}),
+        Settings(decided(JOIN, {"J": MIN_ONE}, branches=BRANCH), {DagTrouble.BRANCH: 1}),
         "J@1 is green, and skipped",
         0,
     ),
-    "H2, by hand": (Settings(decided(JOIN, {"J": "all_done"}), {Trouble.HAND: 1}), "J@1 is green, and ", 0),
-    "H10": (Settings(decided(SOLO_BESIDE, skipping="P"), {Trouble.SKIP: 1}), "publish 2 names ", 2),
-    "H10, by its code": (Settings(decided(SOLO_BESIDE, operators="PC"), {Trouble.SKIP: 1}), "publish 2 names ", 22),
+    "H2, by hand": (Settings(decided(JOIN, {"J": "all_done"}), {DagTrouble.HAND: 1}), "J@1 is green, and ", 0),
+    "H10": (Settings(decided(SOLO_BESIDE, skipping="P"), {DagTrouble.SKIP: 1}), "publish 2 names ", 2),
+    "H10, by its code": (Settings(decided(SOLO_BESIDE, operators="PC"), {DagTrouble.SKIP: 1}), "publish 2 names ", 22),
 }
 
 
@@ -61,7 +64,7 @@ def test_fault_179_to_182_control_without_the_protections_it_would_not(name, mon
     finds(settings, f"against the rule: {what}", 40, start=seed)
 
 
-@pytest.mark.parametrize("first", [Trouble.BREAK, Trouble.SKIP, Trouble.DEPLOY])
+@pytest.mark.parametrize("first", [DagTrouble.BREAK, DagTrouble.SKIP, Trouble.DEPLOY])
 @pytest.mark.parametrize("second", [Trouble.KILL, Trouble.HEARTBEAT, Trouble.DATABASE])
 def test_by_the_default_rule_code_that_fails_or_skips_leaves_nothing_green_below_it(first, second):
     for seed in range(6):
@@ -77,7 +80,7 @@ def test_control_where_fingerprints_are_not_compared_code_that_fails_is_green(mo
 
 
 def test_control_where_external_inputs_are_not_compared_a_task_that_skips_itself_is_green(monkeypatch):
-    settings = Settings(decided(PAIR, skipping="P"), {Trouble.SKIP: 1})
+    settings = Settings(decided(PAIR, skipping="P"), {DagTrouble.SKIP: 1})
     for seed in range(10):
         simulate(seed, settings)
     monkeypatch.setattr(Evaluation, "_evaluate_alone", without(Why.EXTERNAL_CHANGED))
@@ -119,10 +122,10 @@ OF_RUNS = {
     "XComs": (Settings(PULLS, {Trouble.CLEAR: 1}), "C@2 has other rows"),
     "XComs that are not stored": (Settings(replace(PULLS, unstored=frozenset("P"))), "C@2 has other rows"),
     "an interval": (
-        Settings(replace(decided(PAIR), dated=frozenset("P")), {Trouble.AGAIN: 1}),
+        Settings(replace(decided(PAIR), dated=frozenset("P")), {DagTrouble.AGAIN: 1}),
         "P@2 of a triggered run replaces another interval's",
     ),
-    "a param": (Settings(replace(decided(PAIR), using=frozenset("C")), {Trouble.PARAM: 1}), "C@1 has other rows"),
+    "a param": (Settings(replace(decided(PAIR), using=frozenset("C")), {DagTrouble.PARAM: 1}), "C@1 has other rows"),
 }
 """What is rendered in the run: settings, and what is wrong without the protection."""
 
@@ -137,9 +140,9 @@ def test_what_a_run_renders_is_that_of_a_fresh_run(name):
 @pytest.mark.parametrize("name", OF_RUNS)
 def test_control_without_the_protection_what_a_run_renders_is_another_ones(name, monkeypatch):
     settings, what = OF_RUNS[name]
-    monkeypatch.setattr(FakeSpark, "leave_again", lambda self: None)
+    monkeypatch.setattr(DagSpark, "leave_again", lambda self: None)
     if name == "XComs that are not stored":
-        monkeypatch.setattr(FakeSpark, "why_not_kept", lambda self, outcome: None)
+        monkeypatch.setattr(DagSpark, "why_not_kept", lambda self, outcome: None)
     monkeypatch.setattr(data_interval, "of_another_interval", lambda now, finishes: None)
     if name == "a param":
         monkeypatch.setattr(Evaluation, "_evaluate_alone", without(Why.CODE_CHANGED))
@@ -147,8 +150,8 @@ def test_control_without_the_protection_what_a_run_renders_is_another_ones(name,
 
 
 CHAIN = TOPOLOGIES["chain"]
-ALONE = Settings(decided(CHAIN, operators="PCE"), {Trouble.ALONE: 1})
-UNEVEN = Settings(replace(ALONE.job, uneven=frozenset("PC")), {Trouble.ALONE: 1})
+ALONE = Settings(decided(CHAIN, operators="PCE"), {DagTrouble.ALONE: 1})
+UNEVEN = Settings(replace(ALONE.job, uneven=frozenset("PC")), {DagTrouble.ALONE: 1})
 UNSTEADY = replace(UNEVEN, job=replace(ALONE.job, unsteady=frozenset("PC")))
 
 
@@ -186,13 +189,14 @@ def test_fault_241_control_without_the_look_at_answers_all_retries_are_used_up(m
 def test_fault_241_control_without_a_second_reading_all_retries_are_used_up(monkeypatch):
     monkeypatch.setattr(declarations, "_was_answered_otherwise", lambda run, name, state, current: False)
     simulate(0, UNSTEADY)
-    monkeypatch.setattr(world, "DeclaredOperators", lambda own, own_again: DeclaredOperators(own, own))
+    monkeypatch.setattr(dag_world, "DeclaredOperators", lambda own, own_again: DeclaredOperators(own, own))
     finds(UNSTEADY, "against the rule: the run ends as {'P': 'success', 'C': 'failed'")
 
 
 OVERLAP: dict[str, tuple[str, ...]] = {**JOIN, "K": ()}
 OVERLAPPING = Settings(
-    decided(OVERLAP, {"J": "always"}, optional={"J": ("X", "Y")}, branches=BRANCH), {Trouble.BRANCH: 1, Trouble.HAND: 1}
+    decided(OVERLAP, {"J": "always"}, optional={"J": ("X", "Y")}, branches=BRANCH),
+    {DagTrouble.BRANCH: 1, DagTrouble.HAND: 1},
 )
 
 
@@ -209,7 +213,7 @@ def test_fault_350_control_where_it_does_not_wait_it_names_what_is_skipped_then(
 
 MARKED_UPSTREAM: dict[str, tuple[str, ...]] = {"P": (), "C": ("P",), "E": ("P", "C")}
 MARKED = Settings(
-    decided(MARKED_UPSTREAM, {"E": "all_done"}, optional={"E": ("C",)}), {Trouble.HAND: 1, Trouble.DELETE: 1}
+    decided(MARKED_UPSTREAM, {"E": "all_done"}, optional={"E": ("C",)}), {DagTrouble.HAND: 1, Trouble.DELETE: 1}
 )
 
 
@@ -229,7 +233,7 @@ def test_fault_242_control_where_the_clear_does_not_know_of_the_mark_it_is(monke
     finds(MARKED, "against the rule", 20, start=52)
 
 
-STALE_XCOMS: dict[str, tuple[SimulatedJob, dict[str, tuple[str, ...]], Trouble, str]] = {
+STALE_XCOMS: dict[str, tuple[DagJob, dict[str, tuple[str, ...]], Trouble | DagTrouble, str]] = {
     "a task starts before its input has ended": (
         decided({"A": (), "B": (), "C": ("A", "B")}, {"C": "one_success"}, optional={"C": ("A", "B")}, operators="AC"),
         {"C": ("A",)},
@@ -239,7 +243,7 @@ STALE_XCOMS: dict[str, tuple[SimulatedJob, dict[str, tuple[str, ...]], Trouble, 
     "an input is skipped in this run": (
         decided(JOIN, {"J": MIN_ONE}, optional={"J": ("X", "Y")}, branches=BRANCH, operators="XYJ"),
         {"J": ("X", "Y")},
-        Trouble.BRANCH,
+        DagTrouble.BRANCH,
         "J@2",
     ),
 }
@@ -255,7 +259,7 @@ def test_fault_351_no_argument_holds_the_xcom_that_an_absent_input_has_left_in_a
 @pytest.mark.control
 @pytest.mark.parametrize("name", STALE_XCOMS)
 def test_fault_351_control_as_airflow_renders_it_does(name, monkeypatch):
-    monkeypatch.setattr(world, "xcoms_counted", lambda dag_run, task: {})
+    monkeypatch.setattr(RunOfDag, "xcoms_counted", lambda dag_run, task: {})
     job, pulls, trouble, what = STALE_XCOMS[name]
     finds(Settings(replace(job, pulls=pulls), {trouble: 1}), f"{what} has other rows than in a fresh run", 200)
 
@@ -268,7 +272,7 @@ def test_fault_351_control_without_a_second_look_an_input_is_absent_and_its_xcom
 
 
 def test_a_seed_replays_exactly_and_the_command_line_has_it(capsys):
-    settings = Settings(decided(DIAMOND), {Trouble.SKIP: 1, Trouble.HAND: 1})
+    settings = Settings(decided(DIAMOND), {DagTrouble.SKIP: 1, DagTrouble.HAND: 1})
     assert simulate(4, settings).trace == simulate(4, settings).trace
     assert main(["--decided", "--seed", "1", "--trace", "--topology", "pair"]) == 0
     assert "P try 1: begins" in capsys.readouterr().out

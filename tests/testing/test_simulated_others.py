@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from simulated_controls import SAFE, as_if_new, finds
+from simulation import DagJob, DagSettings, DagTrouble, simulate
 
 from airflow_recovery.attempt import commit
 from airflow_recovery.attempt.builder import Builder
@@ -25,7 +26,7 @@ from airflow_recovery.model.records import PlanRecord
 from airflow_recovery.model.retention import Retention
 from airflow_recovery.results import sweep, sweep_purge
 from airflow_recovery.results.readers import Readers
-from airflow_recovery.testing.simulation import TOPOLOGIES, Settings, Trouble, folders, job_of, simulate, world
+from airflow_recovery.testing.simulation import TOPOLOGIES, Settings, Trouble, folders, job_of, world
 from airflow_recovery.testing.simulation.jobs import with_folders, with_shared, with_sinks, with_splits
 from airflow_recovery.testing.simulation.world import World
 
@@ -46,8 +47,10 @@ SCHEDULES = {
     "shared, sweeper": Settings(SHARED, {Trouble.NEIGHBOUR: 3, Trouble.SWEEP: 3}),
     "shared, purge": Settings(SHARED, {Trouble.NEIGHBOUR: 3, Trouble.PURGE: 1, Trouble.SWEEP: 1}),
     "shared, purge of what comes back": Settings(SHARED, {Trouble.NEIGHBOUR: 3, Trouble.RETURN: 2}),
-    "folders, a backup": Settings(FOLDERS, {Trouble.BACKUP: 2, Trouble.PAUSE: 1}),
-    "folders, a backup, kills": Settings(with_folders(PAIR, "PC"), {Trouble.BACKUP: 2, Trouble.KILL_TASK: 2}),
+    "folders, a backup": DagSettings(DagJob.of(FOLDERS), {DagTrouble.BACKUP: 2, Trouble.PAUSE: 1}),
+    "folders, a backup, kills": DagSettings(
+        DagJob.of(with_folders(PAIR, "PC")), {DagTrouble.BACKUP: 2, Trouble.KILL_TASK: 2}
+    ),
     "twins": Settings(DIAMOND, {Trouble.TWIN: 2, Trouble.PAUSE: 1}),
     "twins, kills": Settings(DIAMOND, {Trouble.TWIN: 2, Trouble.KILL: 2, Trouble.RESTART: 1}),
     "twins, sweeper": Settings(DIAMOND, {Trouble.TWIN: 1, Trouble.SWEEP: 2, Trouble.RETURN: 1}),
@@ -245,7 +248,7 @@ CONTROLS = {
         ((JournalLayout, "data_of", lambda self, claim: data_of(self, replace(claim, attempt=1, folder=None))),),
     ),
     "where folders have numbers alone a job of before a backup writes into a later attempts folder": Control(
-        Settings(with_folders(PAIR, "PC"), {Trouble.BACKUP: 2, Trouble.KILL_TASK: 1}, publishes=False),
+        DagSettings(DagJob.of(with_folders(PAIR, "PC")), {DagTrouble.BACKUP: 2, Trouble.KILL_TASK: 1}, publishes=False),
         "was overwritten by",
         ((JournalLayout, "data_of", named_by_number),),
     ),

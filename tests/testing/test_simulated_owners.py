@@ -10,20 +10,21 @@ from typing import Any
 
 import pytest
 from simulated_controls import SAFE, finds
+from simulation import DagSettings as Settings
+from simulation import DagTrouble, fake_table, job_of, simulate
+from simulation.dag_job import with_table
+from simulation.fake_table import FakeTable, table_commit
 
 from airflow_recovery.attempt import region_task
 from airflow_recovery.errors import SinkSuperseded
 from airflow_recovery.model.committing import Replaces
 from airflow_recovery.sinks.committer import CommitToken
 from airflow_recovery.sinks.owners import check_owners
-from airflow_recovery.testing import fake_table
-from airflow_recovery.testing.fake_table import FakeTable, table_commit
-from airflow_recovery.testing.simulation import TOPOLOGIES, Settings, Trouble, job_of, simulate
+from airflow_recovery.testing.simulation import TOPOLOGIES, Trouble
 from airflow_recovery.testing.simulation.drill import topology_of
-from airflow_recovery.testing.simulation.jobs import with_table
 
 PAIR, CHAIN = job_of(TOPOLOGIES["pair"]), job_of(TOPOLOGIES["chain"])
-DATES, DAGS, NAMES = {Trouble.NEIGHBOUR: 3}, {Trouble.OTHER_DAG: 2}, {Trouble.RENAME: 2}
+DATES, DAGS, NAMES = {Trouble.NEIGHBOUR: 3}, {DagTrouble.OTHER_DAG: 2}, {DagTrouble.RENAME: 2}
 
 
 @pytest.mark.parametrize("replaces", Replaces)
@@ -97,7 +98,7 @@ def test_a_table_commit_names_what_it_replaces():
     assert [fake_table.replaced_by(table_commit("C", replaces)) for replaces in Replaces] == list(Replaces)
 
 
-@pytest.mark.parametrize("troubles", [{Trouble.OTHER_DAG: 1}, {Trouble.RENAME: 1}])
+@pytest.mark.parametrize("troubles", [{DagTrouble.OTHER_DAG: 1}, {DagTrouble.RENAME: 1}])
 def test_a_seed_replays_exactly(troubles):
     settings = Settings(with_table(PAIR, "C", Replaces.RUN, renamed=True), troubles)
     assert simulate(5, settings).trace == simulate(5, settings).trace

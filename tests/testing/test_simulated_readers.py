@@ -5,29 +5,31 @@ from __future__ import annotations
 import pytest
 from decided_jobs import decided
 from simulated_controls import finds
+from simulation import DagSchedule, DagTrouble, readers, simulate
+from simulation import DagSettings as Settings
 
 from airflow_recovery.journal import published
-from airflow_recovery.testing.simulation import TOPOLOGIES, Schedule, Settings, Trouble, readers, simulate
+from airflow_recovery.testing.simulation import TOPOLOGIES, Trouble
 
 PAIR = decided(TOPOLOGIES["pair"])
-DEPLOYED = Settings(PAIR, {Trouble.READER: 2, Trouble.DEPLOY: 1})
-WITHDRAWN = Settings(PAIR, {Trouble.READER: 2, Trouble.WITHDRAW: 1})
+DEPLOYED = Settings(PAIR, {DagTrouble.READER: 2, Trouble.DEPLOY: 1})
+WITHDRAWN = Settings(PAIR, {DagTrouble.READER: 2, DagTrouble.WITHDRAW: 1})
 
 
 @pytest.mark.parametrize("settings", [DEPLOYED, WITHDRAWN], ids=["deploys", "withdrawals"])
 def test_a_reader_is_given_what_stays_published(settings):
     given = 0
     for seed in range(20):
-        schedule = Schedule(seed, settings)
+        schedule = DagSchedule(seed, settings)
         schedule.run()
         given += len(schedule.given)
     assert given
 
 
-@pytest.mark.parametrize("trouble", [Trouble.KILL, Trouble.DELETE, Trouble.BREAK, Trouble.DATABASE])
+@pytest.mark.parametrize("trouble", [Trouble.KILL, Trouble.DELETE, DagTrouble.BREAK, Trouble.DATABASE])
 def test_a_reader_is_given_what_stays_published_whatever_else_happens(trouble):
     for seed in range(8):
-        simulate(seed, Settings(PAIR, {Trouble.READER: 2, Trouble.WITHDRAW: 1, trouble: 1}))
+        simulate(seed, Settings(PAIR, {DagTrouble.READER: 2, DagTrouble.WITHDRAW: 1, trouble: 1}))
 
 
 def test_control_where_the_sensor_does_not_ask_for_the_run_it_is_given_what_is_replaced(monkeypatch):

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from airflow_recovery.testing.patience import HANG_S
-from airflow_recovery.testing.spark_drivers import driver_of, kill_9
+from scripts.spark_drivers import driver_of, kill_9
 
 SUBMIT = "org.apache.spark.deploy.SparkSubmit"
 NAME = "dag.region@1"

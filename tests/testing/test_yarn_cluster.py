@@ -8,10 +8,10 @@ from pathlib import Path
 import psutil
 import pyspark
 import pytest
+from yarn_cluster import yarn_cluster, yarn_jars
 
 from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.testing.local_airflow.reaper import MARKER
-from airflow_recovery.testing.yarn_cluster import yarn_cluster, yarn_jars
 
 IVY = Path(__file__).parents[2] / "scripts" / "yarn-ivy.xml"
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 from tries_on_cluster import BUCKET, s3_environment
+from yarn_cluster import YarnCluster, yarn_cluster
 from yarn_tasks import MEMORY_MB, YarnTask
 
 from airflow_recovery.testing import S3Server
-from airflow_recovery.testing.s3a_jars import class_path_conf
-from airflow_recovery.testing.yarn_cluster import YarnCluster, yarn_cluster
+from scripts.jars import class_path_conf
 
 
 @pytest.fixture(scope="session")

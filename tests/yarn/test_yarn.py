@@ -1,4 +1,4 @@
-"""Regions on a real YARN (`airflow_recovery.testing.yarn_cluster`), with journal and results on S3 over HTTP."""
+"""Regions on a real YARN (`yarn_cluster`), with journal and results on S3 over HTTP."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from pyiceberg.catalog import load_catalog
+from yarn_cluster import YarnCluster
 from yarn_tasks import MEMORY_MB, TRACKED, YarnTask
 
 from airflow_recovery.driver.failure_class import CLASS_LABEL, label_of
@@ -16,7 +17,6 @@ from airflow_recovery.model.records import AttemptState, FenceCause
 from airflow_recovery.testing import S3Server
 from airflow_recovery.testing.patience import HANG_S, NEVER_S
 from airflow_recovery.testing.s3_server import ACCESS_KEY, SECRET_KEY
-from airflow_recovery.testing.yarn_cluster import YarnCluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.s3]
 MakeTask = Callable[..., YarnTask]

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tries_on_cluster import ClusterTask, spark_connection
+from yarn_cluster import YarnCluster
 
 from airflow_recovery.testing.patience import wait_until
-from airflow_recovery.testing.yarn_cluster import YarnCluster
 
 TRACKED = {"deploy_mode": "cluster", "yarn_track_via_rm_api": True}
 MEMORY_MB = 4096

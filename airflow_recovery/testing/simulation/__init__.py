@@ -11,7 +11,8 @@ every change of the stores, and the final output against that of an undisturbed 
         simulate(seed, Settings.drawn(seed, job=declared_job("my_jobs.flights:job")))
 
 A failure names its seed, and the seed replays it exactly. One schedule runs at a time in an interpreter.
-*Not simulated*: see docs/testing.md.
+*Not simulated*: see docs/testing.md. Jobs in DAGs that decide which tasks succeed are simulated in a checkout alone
+(tests/simulation), by subclasses of what is here.
 """
 
 from airflow_recovery.testing.simulation.drill import Tally, drill

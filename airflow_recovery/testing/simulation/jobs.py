@@ -7,20 +7,22 @@ import random
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import TYPE_CHECKING, TypeVar
 
 from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.journal.plans import plan_hash
 from airflow_recovery.locations import DELTA, ICEBERG, is_table
-from airflow_recovery.model.committing import CommitKind, CommitMode, Replaces
+from airflow_recovery.model.committing import CommitKind, CommitMode
 from airflow_recovery.model.determinism import Determinism
 from airflow_recovery.model.failover_strategy import FailoverStrategy
 from airflow_recovery.model.records import ExternalObject, PlanRecord, RunIdentity
 from airflow_recovery.model.region_plan import RegionPlan
 from airflow_recovery.model.split import Split
 from airflow_recovery.splits.mode import SplitPlan
-from airflow_recovery.testing.fake_airflow import ALL_SUCCESS, EARLY_RULES, TRIGGER_RULES
 from airflow_recovery.testing.fake_sink import fake_commit
-from airflow_recovery.testing.fake_table import table_commit
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 IDENTITY = RunIdentity("simulated", "date 2026-01-01T00:00:00+00:00", "job")
 
@@ -34,8 +36,6 @@ TOPOLOGIES: dict[str, dict[str, tuple[str, ...]]] = {
     "ladder": {"A": (), "B": (), "C": ("A", "B"), "D": ("B",), "E": ("C", "D"), "F": ("D",)},
 }
 RANDOM = "random"
-FAILS, SKIPS = " fails", " skips"
-"""The end of a fingerprint of code that always fails, or that always skips its task."""
 SPLITS = 3
 """Of each region that commits split by split; and so many files of each that reads from outside."""
 
@@ -54,34 +54,6 @@ class SimulatedJob:
     folders: frozenset[str] = frozenset()
     """Regions whose jobs are given folders, and know of no attempt."""
 
-    is_decided: bool = False
-    """Branches, trigger rules, people and the code decide which of its tasks succeed: a run may end red, or skip."""
-    rules: Mapping[str, str] = field(default_factory=dict)
-    """The trigger rules of its regions' tasks that are not ``all_success``."""
-    optional: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """The inputs of a region that may be absent, as `with_optional` puts them into the plan."""
-    branches: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """The branches of its DAG, each with the regions directly below it. At first each follows the first of these."""
-    operators: frozenset[str] = frozenset()
-    """Regions that are operators, whose fingerprints only their own tasks know."""
-    texts: Mapping[str, int] = field(default_factory=dict)
-    """How often the DAG's file was changed about such a region, so that it computes the same as before."""
-    uneven: frozenset[str] = frozenset()
-    """Regions in ``operators`` that each worker reads otherwise in the DAG's file: it has other files."""
-    unsteady: frozenset[str] = frozenset()
-    """Regions in ``operators`` that the DAG's file declares otherwise each time it is read."""
-    skipping: frozenset[str] = frozenset()
-    """Regions in ``reading`` whose code skips its task if it finds no file."""
-    pulls: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Of a region in ``operators``: its inputs, in ``operators`` as well, whose XCom is an argument of it."""
-    renamed: Mapping[str, str] = field(default_factory=dict)
-    """Regions that commit to the table, each with the name that its task may get. Both are in ``plan``."""
-    unstored: frozenset[str] = frozenset()
-    """Regions in ``operators`` whose XComs can't be stored: they are too large, or hold a secret."""
-    dated: frozenset[str] = frozenset()
-    """Regions with the start of the data interval among their arguments."""
-    using: frozenset[str] = frozenset()
-    """Regions with a param of the run among their arguments."""
     unseen: frozenset[str] = frozenset()
     """Regions whose code can't be seen: their fingerprints stay when it changes."""
     unseen_versions: Mapping[str, int] = field(default_factory=dict)
@@ -103,29 +75,10 @@ class SimulatedJob:
         """The identity of `shared_plan`."""
         return plan_hash(self.shared_plan)
 
-    @cached_property
+    @property
     def shared_plan(self) -> PlanRecord:
-        """``plan`` as every task knows it, and as the journal has it: without the fingerprints of ``operators``."""
-        return self._plan_known_to("") if self.operators else self.plan
-
-    def plan_of(self, region: str) -> PlanRecord:
-        """``plan`` as the task of ``region`` knows it."""
-        if region not in self.operators:
-            return self.shared_plan
-        if region not in self._own_plans:
-            self._own_plans[region] = self._plan_known_to(region)
-        return self._own_plans[region]
-
-    @cached_property
-    def _own_plans(self) -> dict[str, PlanRecord]:
-        return {}
-
-    def _plan_known_to(self, task: str) -> PlanRecord:
-        hidden = self.operators - {task}
-        regions = (
-            replace(region, fingerprint=None) if region.name in hidden else region for region in self.plan.regions
-        )
-        return replace(self.plan, regions=tuple(regions))
+        """``plan`` as every task knows it, and as the journal has it."""
+        return self.plan
 
     @cached_property
     def finals(self) -> tuple[str, ...]:
@@ -133,14 +86,14 @@ class SimulatedJob:
         read = {name for region in self.plan.regions for name in region.inputs}
         return tuple(region.name for region in self.plan.regions if region.final or region.name not in read)
 
-    def with_code(self, region: str, version: int, end: str = "") -> SimulatedJob:
-        """The job after the code of ``region`` was changed for that many times; 0: it is as it was first.
-
-        ``end``: `FAILS` or `SKIPS` if that is all that the new code does.
-        """
-        if region in self.unseen and not end:
+    def with_code(self, region: str, version: int) -> Self:
+        """The job after the code of ``region`` was changed for that many times; 0: it is as it was first."""
+        if region in self.unseen:
             return replace(self, unseen_versions={**self.unseen_versions, region: version})
-        changed = f" v{version}{end}" if version else ""
+        return self.with_change(region, f" v{version}" if version else "")
+
+    def with_change(self, region: str, changed: str) -> Self:
+        """The job with ``changed`` at the end of the first fingerprint of ``region``."""
         regions = (
             replace(planned, fingerprint=f"{(planned.fingerprint or '').partition(' v')[0]}{changed}")
             if planned.name == region
@@ -149,52 +102,7 @@ class SimulatedJob:
         )
         return replace(self, plan=replace(self.plan, regions=tuple(regions)))
 
-    def with_text(self, region: str, version: int) -> SimulatedJob:
-        """The job after the DAG's file declares ``region`` with other words, for that many times."""
-        return replace(self, texts={**self.texts, region: version})
-
-    def declares(self, region: str) -> str | None:
-        """What the DAG's file says of an operator before its arguments are rendered; `None` of all others."""
-        is_operator = region in self.operators
-        return f"{self.regions[region].fingerprint}, text {self.texts.get(region, 0)}" if is_operator else None
-
-    def of_run(self, interval: str, param: int) -> SimulatedJob:
-        """The job with the arguments that it has in a run of this data interval, and with this value of the param."""
-        arguments = {
-            region.name: (f"from {interval}: " if region.name in self.dated else "")
-            + (f"with param {param}: " if region.name in self.using else "")
-            for region in self.plan.regions
-        }
-        regions = (
-            replace(region, fingerprint=f"{arguments[region.name]}{region.fingerprint}")
-            if arguments[region.name]
-            else region
-            for region in self.plan.regions
-        )
-        return replace(self, plan=replace(self.plan, regions=tuple(regions)))
-
-    def rendered(self, region: str, fingerprint: str | None, xcoms: Mapping[str, str | None]) -> str | None:
-        """``fingerprint`` of ``region``, whose task finds these XComs of its inputs. `None`: there is no such XCom."""
-        pulled = [f"{name} gives {xcoms.get(name)}, " for name in self.pulls.get(region, ())]
-        return f"{''.join(pulled)}{fingerprint}" if pulled else fingerprint
-
-    def given(self, region: str, xcoms: Mapping[str, str | None]) -> SimulatedJob:
-        """The job as the task of ``region`` knows it that finds these XComs of its inputs."""
-        regions = (
-            replace(planned, fingerprint=self.rendered(region, planned.fingerprint, xcoms))
-            if planned.name == region
-            else planned
-            for planned in self.plan.regions
-        )
-        return replace(self, plan=replace(self.plan, regions=tuple(regions))) if region in self.pulls else self
-
-    def ends_as(self, region: str, fingerprint: str | None) -> str | None:
-        """``failed`` or ``skipped``, if that is how this code of ``region`` ends now; `None`: it succeeds."""
-        code = fingerprint or ""
-        is_skipped = code.endswith(SKIPS) or (region in self.skipping and not self.listing_of(region))
-        return "failed" if code.endswith(FAILS) else "skipped" if is_skipped else None
-
-    def resized(self, whole: SimulatedJob, absent: Collection[str]) -> SimulatedJob:
+    def resized(self, whole: SimulatedJob, absent: Collection[str]) -> Self:
         """``whole`` without those regions, and nobody reads them; its code is that of this one."""
         regions = []
         for region in whole.plan.regions:
@@ -235,7 +143,7 @@ class SimulatedJob:
         now = self.regions.get(region)
         return now is not None and (region in self.reading or isinstance(now.mode, SplitPlan))
 
-    def with_listing(self, region: str, listed: tuple[str, ...]) -> SimulatedJob:
+    def with_listing(self, region: str, listed: tuple[str, ...]) -> Self:
         """The job after the external inputs of a region have changed."""
         return replace(self, listings={**self.listings, region: listed})
 
@@ -250,6 +158,23 @@ class SimulatedJob:
                 )
         return rows_of
 
+    def text(self) -> str:
+        """Its regions, each with what is special about it."""
+        return ", ".join(map(self.region_text, self.plan.regions))
+
+    def region_text(self, region: RegionPlan) -> str:
+        """A region with what is special about it."""
+        return (
+            f"{region.name}({', '.join(region.inputs)}){''.join(f' {mode.value}' for _, mode in region.determinism)}"
+            + (" unstable" if region.name in self.unstable else "")
+            + (" split by split" if isinstance(region.mode, SplitPlan) else "")
+            + (" of folders" if region.name in self.folders else "")
+            + (" shared between runs" if region.persistent else "")
+            + (" to a table" if self.tables.keys() & set(region.results) else "")
+            + (" reads from outside" if region.name in self.reading else "")
+            + (f" {region.commit.kind.value} sink, {region.commit.config}" if region.commit is not None else "")
+        )
+
     def lines_of(self, region: str) -> list[str]:
         """What a region reads from outside now, but for splits: those are in its rows one by one."""
         return [external.uri for external in self.externals_of(region)] if region in self.reading else []
@@ -260,17 +185,8 @@ class SimulatedJob:
         return tuple(result for result in self.regions[producer].results if not reads or result in reads)
 
 
-def code_of(fingerprint: str | None) -> str:
-    """The part of a fingerprint that is not rendered."""
-    return (fingerprint or "").rpartition("code of ")[2]
-
-
-def xcom_of(made: tuple[str, ...] | None) -> str | None:
-    """The XCom that a region pushes which has made these rows; `None`: it has made nothing."""
-    return None if made is None else f"mark of {made[0]}"
-
-
-_NEW_NAME = " renamed"
+OTHER_NAME = " renamed"
+"""The end of the second name of a region whose task may be renamed."""
 
 
 def rows(region: str, result: str, fingerprint: str | None, read: Iterable[str], draw: int = 0) -> str:
@@ -278,9 +194,12 @@ def rows(region: str, result: str, fingerprint: str | None, read: Iterable[str],
 
     The name of a renamed region changes nothing.
     """
-    names = (name.removesuffix(_NEW_NAME) for name in (region, result))
+    names = (name.removesuffix(OTHER_NAME) for name in (region, result))
     content = "\n".join([*names, fingerprint or "", str(draw), *sorted(read)])
     return hashlib.md5(content.encode(), usedforsecurity=False).hexdigest()[:16]
+
+
+Job = TypeVar("Job", bound=SimulatedJob)
 
 
 def job_of(
@@ -335,78 +254,14 @@ def drawn_job(name: str, rng: random.Random) -> SimulatedJob:
     return job_of(upstream, modes, unstable, strategy)
 
 
-def with_drawn_rows(job: SimulatedJob, rng: random.Random) -> SimulatedJob:
+def with_drawn_rows(job: Job, rng: random.Random) -> Job:
     """A given job, of which now and then some regions write other rows each time, whatever they declare."""
     if rng.random() < 0.5:
         return job
     return replace(job, unstable=frozenset(region for region in job.regions if rng.random() < 0.4))
 
 
-def with_optional(job: SimulatedJob, optional: Mapping[str, tuple[str, ...]]) -> SimulatedJob:
-    """``job`` in which these inputs of its regions may be absent."""
-    regions = (replace(region, optional=optional.get(region.name, ())) for region in job.plan.regions)
-    return replace(job, plan=replace(job.plan, regions=tuple(regions)), optional=dict(optional))
-
-
-def with_drawn_decisions(job: SimulatedJob, rng: random.Random) -> SimulatedJob:
-    """``job`` with what decides in a DAG run which of its tasks succeed: trigger rules, optional inputs, branches."""
-    rules, optional = {}, {}
-    for region in job.plan.regions:
-        if region.inputs and rng.random() < (0.6 if len(region.inputs) > 1 else 0.3):
-            rules[region.name] = rng.choice([rule for rule in sorted(TRIGGER_RULES) if rule != ALL_SUCCESS])
-            # A DAG with such a rule and without any optional input is refused, but for rules that a skip does not pass.
-            chosen = [name for name in region.inputs if rng.random() < 0.6]
-            if chosen and rng.random() < 0.8:
-                optional[region.name] = tuple(chosen)
-    branches = {}
-    if rng.random() < 0.6:
-        joins = [region.inputs for region in job.plan.regions if len(region.inputs) > 1]
-        below = rng.choice(joins) if joins and rng.random() < 0.7 else list(job.regions)
-        if len(below) > 1:
-            branches["branch"] = tuple(rng.sample(sorted(below), rng.randint(2, min(3, len(below)))))
-    # One that does not wait for its branch may run before that leaves it out.
-    left_out = {name for below in branches.values() for name in below}
-    rules = {name: rule for name, rule in rules.items() if not (name in left_out and rule in EARLY_RULES)}
-    skipping = frozenset(name for name in sorted(job.reading) if rng.random() < 0.5)
-    operators = (
-        frozenset(name for name in job.regions if rng.random() < 0.6) if rng.random() < 0.6 else frozenset[str]()
-    )
-    decided = replace(job, is_decided=True, rules=rules, branches=branches, skipping=skipping, operators=operators)
-    return with_optional(decided, optional)
-
-
-def drawn_decided_job(name: str, rng: random.Random) -> SimulatedJob:
-    """A topology whose rows are a function of code and inputs, so that they can be compared with a fresh run's."""
-    upstream = topology(name, rng)
-    modes = [Determinism.ALWAYS, Determinism.VERIFY]
-    job = job_of(upstream, {region: rng.choice(modes) for region in upstream} if rng.random() < 0.5 else None)
-    return with_drawn_decisions(with_drawn_externals(job, rng), rng)
-
-
-def with_drawn_arguments(job: SimulatedJob, rng: random.Random) -> SimulatedJob:
-    """A job that is decided, some of whose regions have arguments that are rendered in the run."""
-    # An XCom of an input that may be absent is what a fresh run does not have.
-    absent = {above for name in job.operators for above in job.optional.get(name, ())}
-    job = replace(job, operators=job.operators | absent)
-    pulls = {
-        name: tuple(above for above in region.inputs if above in job.operators and rng.random() < 0.9)
-        for name, region in job.regions.items()
-        if name in job.operators
-    }
-    chosen = {name: above for name, above in pulls.items() if above}
-    dated, using = (frozenset(name for name in job.regions if rng.random() < 0.4) for _ in range(2))
-    unstored = frozenset(name for name in sorted(job.operators) if rng.random() < 0.3)
-    return replace(job, pulls=chosen, unstored=unstored, dated=dated, using=using)
-
-
-def with_drawn_declarations(job: SimulatedJob, rng: random.Random) -> SimulatedJob:
-    """``job``, some of whose operators are declared otherwise on each worker, or each time the DAG's file is read."""
-    drawn = {name: rng.random() for name in sorted(job.operators)}
-    uneven = frozenset(name for name, draw in drawn.items() if draw < 0.1)
-    return replace(job, uneven=uneven, unsteady=frozenset(name for name, draw in drawn.items() if draw > 0.9))
-
-
-def with_sinks(job: SimulatedJob, kinds: Mapping[str, tuple[CommitKind, CommitMode]]) -> SimulatedJob:
+def with_sinks(job: Job, kinds: Mapping[str, tuple[CommitKind, CommitMode]]) -> Job:
     """``job`` in which these regions commit their first result to a sink."""
     regions = tuple(
         replace(region, commit=fake_commit(region.results[0], *kinds[region.name])) if region.name in kinds else region
@@ -415,27 +270,7 @@ def with_sinks(job: SimulatedJob, kinds: Mapping[str, tuple[CommitKind, CommitMo
     return replace(job, plan=replace(job.plan, regions=regions))
 
 
-def with_table(job: SimulatedJob, names: Iterable[str], replaces: Replaces, renamed: bool = False) -> SimulatedJob:
-    """``job`` in which these regions commit their first result to the table that all runs share.
-
-    ``renamed``: the task of each may get another name. The job has it under both then.
-    """
-    regions: list[RegionPlan] = []
-    names = list(names)
-    for region in job.plan.regions:
-        if region.name not in names:
-            regions.append(region)
-            continue
-        regions.append(replace(region, commit=table_commit(region.results[0], replaces)))
-        if renamed:
-            name = f"{region.name}{_NEW_NAME}"
-            commit = table_commit(name, replaces)
-            regions.append(replace(region, name=name, vertices=(name,), results=(name,), commit=commit))
-    new_names = {name: f"{name}{_NEW_NAME}" for name in names} if renamed else {}
-    return replace(job, plan=replace(job.plan, regions=tuple(regions)), renamed=new_names)
-
-
-def with_splits(job: SimulatedJob, names: Iterable[str]) -> SimulatedJob:
+def with_splits(job: Job, names: Iterable[str]) -> Job:
     """``job`` in which these regions commit split by split. They have to write the same rows each time."""
     chosen = set(names) - job.unstable
     regions = (
@@ -445,7 +280,7 @@ def with_splits(job: SimulatedJob, names: Iterable[str]) -> SimulatedJob:
     return replace(job, plan=replace(job.plan, regions=tuple(regions)))
 
 
-def with_drawn_splits(job: SimulatedJob, rng: random.Random) -> SimulatedJob:
+def with_drawn_splits(job: Job, rng: random.Random) -> Job:
     """Of every second job, some regions commit split by split."""
     able = [
         region.name
@@ -456,31 +291,31 @@ def with_drawn_splits(job: SimulatedJob, rng: random.Random) -> SimulatedJob:
     return with_splits(job, chosen) if rng.random() < 0.5 else job
 
 
-def with_externals(job: SimulatedJob, names: Iterable[str]) -> SimulatedJob:
+def with_externals(job: Job, names: Iterable[str]) -> Job:
     """``job`` in which those of its regions read files from outside that do not commit split by split."""
     able = frozenset(region.name for region in job.plan.regions if not isinstance(region.mode, SplitPlan))
     return replace(job, reading=able & frozenset(names))
 
 
-def with_drawn_externals(job: SimulatedJob, rng: random.Random) -> SimulatedJob:
+def with_drawn_externals(job: Job, rng: random.Random) -> Job:
     """Of every second job, some regions read files from outside."""
     chosen = [name for name in job.regions if rng.random() < 0.4]
     return with_externals(job, chosen) if rng.random() < 0.5 else job
 
 
-def with_unseen(job: SimulatedJob, names: Iterable[str]) -> SimulatedJob:
+def with_unseen(job: Job, names: Iterable[str]) -> Job:
     """``job`` in which the code of those of its regions can't be seen that are no shared results."""
     able = {region.name for region in job.plan.regions if not region.persistent}
     return replace(job, unseen=frozenset(able & set(names)))
 
 
-def with_drawn_unseen(job: SimulatedJob, rng: random.Random) -> SimulatedJob:
+def with_drawn_unseen(job: Job, rng: random.Random) -> Job:
     """Of every fourth job, the code of some regions can't be seen."""
     chosen = [name for name in job.regions if rng.random() < 0.5]
     return with_unseen(job, chosen) if rng.random() < 0.25 else job
 
 
-def with_folders(job: SimulatedJob, names: Iterable[str]) -> SimulatedJob:
+def with_folders(job: Job, names: Iterable[str]) -> Job:
     """``job`` in which those of its regions are jobs of a user's own that can be, and read none made of batches."""
     split = {region.name for region in job.plan.regions if isinstance(region.mode, SplitPlan)}
     able = {
@@ -491,13 +326,13 @@ def with_folders(job: SimulatedJob, names: Iterable[str]) -> SimulatedJob:
     return replace(job, folders=frozenset(able & set(names)))
 
 
-def with_drawn_folders(job: SimulatedJob, rng: random.Random) -> SimulatedJob:
+def with_drawn_folders(job: Job, rng: random.Random) -> Job:
     """Of every third job, some regions are jobs of a user's own."""
     chosen = [name for name in job.regions if rng.random() < 0.6]
     return with_folders(job, chosen) if rng.random() < 0.34 else job
 
 
-def with_tables(job: SimulatedJob, names: Iterable[str], delta: Collection[str] = ()) -> SimulatedJob:
+def with_tables(job: Job, names: Iterable[str], delta: Collection[str] = ()) -> Job:
     """``job`` in which the first results of those of these regions that can be are snapshots of a table of their own.
 
     Those of ``delta`` are Delta tables, all others are Iceberg's. A table is the same in all runs. Needs pyiceberg and
@@ -516,13 +351,13 @@ def with_tables(job: SimulatedJob, names: Iterable[str], delta: Collection[str] 
     return replace(job, plan=replace(job.plan, regions=tuple(regions)))
 
 
-def with_drawn_tables(job: SimulatedJob, rng: random.Random) -> SimulatedJob:
+def with_drawn_tables(job: Job, rng: random.Random) -> Job:
     """Of every third job, the results of some regions are snapshots of tables."""
     chosen = [name for name in job.regions if rng.random() < 0.6]
     return with_tables(job, chosen, [name for name in chosen if rng.random() < 0.4]) if rng.random() < 0.34 else job
 
 
-def with_shared(job: SimulatedJob, names: Iterable[str]) -> SimulatedJob:
+def with_shared(job: Job, names: Iterable[str]) -> Job:
     """``job`` in which these regions make results that runs share, as far as what they read is shared, too."""
     wanted, shared = set(names), set[str]()
     for region in job.plan.regions:
@@ -533,13 +368,13 @@ def with_shared(job: SimulatedJob, names: Iterable[str]) -> SimulatedJob:
     return replace(job, plan=replace(job.plan, regions=tuple(regions)))
 
 
-def with_drawn_shared(job: SimulatedJob, rng: random.Random) -> SimulatedJob:
+def with_drawn_shared(job: Job, rng: random.Random) -> Job:
     """Of every third job, some regions make results that runs share."""
     chosen = [name for name in job.regions if rng.random() < 0.6]
     return with_shared(job, chosen) if rng.random() < 0.34 else job
 
 
-def with_drawn_sinks(job: SimulatedJob, rng: random.Random, *, is_purged: bool) -> SimulatedJob:
+def with_drawn_sinks(job: Job, rng: random.Random, *, is_purged: bool) -> Job:
     """Every second job has sinks at some of its ends. ``is_purged``: none that can only be probed.
 
     A process that sleeps through a purge is known to nobody, and its commit only a target can refuse.

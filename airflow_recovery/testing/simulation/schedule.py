@@ -3,31 +3,28 @@
 from __future__ import annotations
 
 import random
+from typing import ClassVar
 
 from airflow_recovery.attempt.task_instances import TaskTry
 from airflow_recovery.errors import (
     ConfigurationError,
     DriverLeft,
     InputPending,
-    InputSkipped,
     InputUnreachable,
     RecordInvalid,
     RecoveryError,
-    kind_of,
 )
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.testing.fake_airflow import RESCHEDULED
 from airflow_recovery.testing.simulation import neighbours
 from airflow_recovery.testing.simulation.helper_threads import one_thread_at_a_time
-from airflow_recovery.testing.simulation.jobs import IDENTITY, RANDOM, SimulatedJob
-from airflow_recovery.testing.simulation.readers import check_given
+from airflow_recovery.testing.simulation.jobs import IDENTITY, RANDOM
 from airflow_recovery.testing.simulation.settings import Report, Settings, Trouble, Violation
 from airflow_recovery.testing.simulation.simulated_run import SimulatedRun
 from airflow_recovery.testing.simulation.sinks import STOPPED, repair
-from airflow_recovery.testing.simulation.spark import SkipsItself
 from airflow_recovery.testing.simulation.strands import Process, Strand, Terminated, current_runner
 from airflow_recovery.testing.simulation.troubles import PAUSED, Troubles
-from airflow_recovery.testing.simulation.verdict import check_declared, check_end, check_green, check_history
+from airflow_recovery.testing.simulation.verdict import check_end, check_green, check_history
 
 MAX_STEPS = 60_000
 """Runs that share results, each listing its journal by pages of two keys, have come to an end after 25,700."""
@@ -46,11 +43,13 @@ THAWED = 1.0
 class Schedule(SimulatedRun):
     """Runs once. Everything that is random comes from ``rng``."""
 
+    troubles_type: ClassVar[type[Troubles]] = Troubles
+
     def __init__(self, seed: int, settings: Settings) -> None:
         super().__init__(settings, random.Random(seed), self._choose)
         self.seed = seed
         self._stopped: dict[str, RecoveryError] = {}
-        self._troubles = Troubles(self, dict(settings.troubles))
+        self._troubles = self.troubles_type(self, settings.troubles)
         self._steps = self._started = self._waits = 0
         self._is_last_round = False
         # What the sweeper does is in no stream, and who is told to end between a write and its event does not say it.
@@ -58,8 +57,7 @@ class Schedule(SimulatedRun):
         self._is_history_whole = not unsaid & settings.troubles.keys() and settings.releases is None
         self._moment = self._undisturbed_steps = 0
         self._intrudes = self._is_untidy = False
-        # A job that is decided is compared with a fresh run once every task has looked at what is decided now.
-        self._has_last_round = self.rng.random() < LAST_ROUND_SHARE or settings.job.is_decided
+        self._has_last_round = self.rng.random() < LAST_ROUND_SHARE
         # Some schedules let one process run for long, others change at every request.
         self._stickiness = self.rng.choice([0.0, 0.5, 0.8, 0.95])
         self._trouble_rate = self.rng.choice([0.005, 0.02, 0.1])
@@ -198,16 +196,15 @@ class Schedule(SimulatedRun):
                 self.note(f"AIRFLOW notices that {task} try {now.try_number} is gone")
                 airflow.lose_heartbeat(task)
                 return True
-            is_repaired = task in self._stopped or not self.world.job.is_decided
-            if now.state == "failed" and is_repaired and (not able or rng.random() < 0.2):
+            if now.state == "failed" and self._is_repaired(task) and (not able or rng.random() < 0.2):
                 stopped = self._stopped.pop(task, None)
                 if stopped is not None:
-                    self.happened += 1
-                    repair(self, task, stopped)
+                    self.is_disturbed()
+                    self._repair(task, stopped)
                     self._is_untidy = True
                     return True
                 self.note(f"USER clears {task}, which was marked as failed")
-                self.happened += 1
+                self.is_disturbed()
                 airflow.clear(task, downstream=True)
                 return True
         if self.world.network.in_flight and (not able or rng.random() < 0.1):
@@ -221,21 +218,23 @@ class Schedule(SimulatedRun):
                 return True
         return False
 
+    def _is_repaired(self, task: str) -> bool:
+        """Whether a person does something about a task that has failed."""
+        return True
+
+    def _repair(self, task: str, error: RecoveryError) -> None:
+        repair(self, task, error)
+
     def _makes_progress(self) -> bool:
         """Nobody can go on. Is there more to come? Raises `Violation` where the run is stuck, or green and wrong."""
         airflow = self.world.airflow
         if not self._is_at_rest:
             states = {task: airflow.state(task) for task in airflow.upstream}
             raise Violation(f"stuck: {states}")
-        if airflow.is_green:
-            check_green(self)
-        check_given(self, self.world.ledger.publishes)
-        if self._is_history_whole and not self.alive():
-            check_history(self)
+        self._check_at_rest()
         if self._troubles.is_any_left and not self._is_last_round:
             stops = self.rng.random() < 0.5
-            # What was decided before a run has ended makes no history.
-            happened = self._troubles.happen() if self.world.job.is_decided or not stops else None
+            happened = None if self._ends_early(stops) else self._troubles.happen()
             if stops and happened is None:
                 self._troubles.stop()
             else:
@@ -246,8 +245,24 @@ class Schedule(SimulatedRun):
             self._begins_last_round()
             return True
         if self._is_last_round:
-            check_end(self)
+            self._check_end()
         return False
+
+    def _ends_early(self, stops: bool) -> bool:
+        """Whether nothing more happens to the run, although something might. ``stops`` was drawn."""
+        return stops
+
+    def _check_at_rest(self) -> None:
+        if self.world.airflow.is_green:
+            self._check_green()
+        if self._is_history_whole and not self.alive():
+            check_history(self)
+
+    def _check_green(self) -> None:
+        check_green(self)
+
+    def _check_end(self) -> None:
+        check_end(self)
 
     def _begins_last_round(self) -> None:
         """From now on nothing happens but that every task looks at what there is."""
@@ -259,17 +274,14 @@ class Schedule(SimulatedRun):
         self.world.network.in_flight.clear()
         for lake in self.world.tables.lakes if self.world.tables is not None else ():
             lake.in_flight.clear()
-        self.happened += 1
+        self.is_disturbed()
         self.note("everybody who is left dies; all is cleared once more")
         self.world.airflow.clear_all()
-        if self.world.job.is_decided:
-            self.marked = self._troubles.mark_some()
 
     @property
     def _is_at_rest(self) -> bool:
-        """Every task is green; or has ended, of a run that may end otherwise."""
-        airflow = self.world.airflow
-        return (not airflow.ready() and airflow.has_ended) if self.world.job.is_decided else airflow.is_green
+        """Every task is green."""
+        return self.world.airflow.is_green
 
     # processes
 
@@ -282,67 +294,61 @@ class Schedule(SimulatedRun):
             self.unseen_marks.discard(task)
         else:
             self.unseen_marks.clear()  # the publish looks at all of them
-        body = self._try_branch if task in self.followed else self._try
-        process = self.begins(f"{task} try {own.try_number}", lambda: body(own, process))
+        process = self.begins(f"{task} try {own.try_number}", lambda: self._try(own, process))
         process.weight = self.rng.choice([1.0, 1.0, 1.0, PAUSED])
         self.tries[process] = own
         return process.strands[0]
 
-    def _try_branch(self, own: TaskTry, process: Process) -> None:
-        del process
-        followed = self.followed[own.task_id]
-        current_runner().switch(f"follows {', '.join(sorted(followed)) or 'none'}")
-        self.world.airflow.end_branch(own, followed)
-
     def _try(self, own: TaskTry, process: Process) -> None:
-        task, airflow, declared = own.task_id, self.world.airflow, self.world.job
         try:
             attempt = self.world.execute(own, process)
-        except InputUnreachable as error:
-            if not {Trouble.MARK, Trouble.HAND} & self.settings.troubles.keys():
+        except (Exception, Terminated, DriverLeft) as error:
+            self._has_failed(own, error)
+        else:
+            current_runner().switch(f"reports success with {attempt or 'a publish'}")
+            if self.world.airflow.end(own, "success"):
+                self._has_succeeded(own, attempt)
+
+    def _has_failed(self, own: TaskTry, error: BaseException) -> None:
+        task, airflow = own.task_id, self.world.airflow
+        if isinstance(error, InputUnreachable):
+            if not self._may_call_success:
                 raise Violation(f"{task}: {error}") from error
             # Somebody has called the lost producer a success, before it looked. The message says to clear it.
             current_runner().switch("reports failure: InputUnreachable")
             if airflow.end(own, "failed"):
                 self.note("USER clears all")
                 airflow.clear_all()
-        except InputPending as error:
+        elif isinstance(error, InputPending):
             current_runner().switch(f"waits: {error}"[:200])
             self._waits += 1
             if self._waits > MAX_WAITS:
                 raise Violation(f"storm: {task} waits without end") from error
             airflow.reschedule(own)
-        except (InputSkipped, SkipsItself) as error:
-            current_runner().switch(f"reports a skip: {type(error).__name__}: {error}"[:200])
-            airflow.end(own, "skipped")
-        except (RecoveryError, Terminated, DriverLeft) as error:
+        elif isinstance(error, (RecoveryError, Terminated, DriverLeft)):
             current_runner().switch(f"reports failure: {type(error).__name__}: {error}"[:200])
             self._does_what_it_says(error)
             if airflow.end(own, "failed"):
                 self._fails_for_good(task, error)
-        except Exception as error:
-            raise Violation(f"{task} raises {error!r}") from error
         else:
-            current_runner().switch(f"reports success with {attempt or 'a publish'}")
-            if airflow.end(own, "success"):
-                self._has_succeeded(task, attempt, declared)
+            raise Violation(f"{task} raises {error!r}") from error
 
-    def _has_succeeded(self, task: str, attempt: int | None, declared: SimulatedJob) -> None:
-        """``declared``: the job as it was when the try began."""
+    @property
+    def _may_call_success(self) -> bool:
+        """Whether somebody may call a task a success."""
+        return Trouble.MARK in self.settings.troubles
+
+    def _has_succeeded(self, own: TaskTry, attempt: int | None) -> None:
         if attempt is not None:
-            self.served[task] = attempt
-        if Trouble.ALONE in self.settings.troubles and self.world.job is declared:
-            check_declared(self, task)
+            self.served[own.task_id] = attempt
         if self.world.airflow.is_green:
-            check_green(self)
+            self._check_green()
 
     def _fails_for_good(self, task: str, error: BaseException) -> None:
-        """Not if a retry may help. A job that is decided may stay so; of any other a person mends what is wrong."""
+        """Not if a retry may help. A person mends what is wrong."""
         if isinstance(error, STOPPED):
             self._stopped[task] = error
-        elif not (self.world.job.is_decided and kind_of(error).is_final):
-            return
-        self.world.airflow.fail_for_good(task)
+            self.world.airflow.fail_for_good(task)
 
     def _does_what_it_says(self, error: BaseException) -> None:
         """An administrator, of what concerns the whole deployment."""

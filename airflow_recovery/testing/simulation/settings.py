@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum
+from typing import Any
 
-from airflow_recovery.model.committing import Replaces
 from airflow_recovery.model.retention import Retention
-from airflow_recovery.splits.mode import SplitPlan
 from airflow_recovery.testing.simulation.jobs import (
     RANDOM,
     SimulatedJob,
-    drawn_decided_job,
     drawn_job,
-    with_drawn_arguments,
-    with_drawn_declarations,
     with_drawn_externals,
     with_drawn_folders,
     with_drawn_rows,
@@ -25,7 +21,6 @@ from airflow_recovery.testing.simulation.jobs import (
     with_drawn_splits,
     with_drawn_tables,
     with_drawn_unseen,
-    with_table,
 )
 
 
@@ -65,59 +60,8 @@ class Trouble(str, Enum):
     VERSION = "a version of this package to come is deployed, or rolled back to this one"
     EMPTY = "somebody empties or overwrites the target of a sink, and the run is cleared"
     DEPLOYMENT = "another deployment, with a journal of its own, is given the same place of results"
-    BREAK = "code that always fails is deployed, or the first code again, and the run cleared"
-    SKIP = "a task skips itself from now on: by its code, or because its input is empty; and the run is cleared"
-    BRANCH = "a branch decides otherwise, and is cleared with the run, or with all below it"
-    HAND = "a user marks a task, and it stays so"
-    ALONE = "the DAG's file declares a task otherwise, and a task below it is cleared alone"
-    PARAM = "a param of the run changes, and a task or the run is cleared"
-    AGAIN = "the run is deleted, and made again: by a backfill, or triggered"
-    READER = "a sensor of another DAG waits for a published result"
-    WITHDRAW = "a person withdraws a published result, or gives it back"
-    OTHER_DAG = "another DAG commits to the same table, or Airflow loses it"
-    RENAME = "a task that commits to the table gets another name, or its old one, and the run is cleared"
-    BACKUP = "the journal is backed up; the next time, it comes back from that backup"
-    FORGE = "somebody overwrites the cache of outcomes, so that all of them are of today's code"
 
 
-DECISIONS = frozenset({Trouble.BREAK, Trouble.SKIP, Trouble.BRANCH, Trouble.HAND})
-"""Drawn for jobs that are decided alone (`Settings.decided`): others keep their schedules."""
-OF_RUNS = frozenset({Trouble.PARAM, Trouble.AGAIN})
-"""Drawn for jobs that are decided alone: their arguments are rendered in the run."""
-OF_DECLARATIONS = frozenset({Trouble.ALONE})
-"""Drawn for jobs that are decided alone: in other runs whoever has new code is cleared."""
-OF_READERS = frozenset({Trouble.READER, Trouble.WITHDRAW})
-"""Of runs that publish: drawn for jobs that are decided alone."""
-NEVER_DRAWN = frozenset({Trouble.BACKUP, Trouble.FORGE})
-"""Only a test asks for them by name."""
-OF_A_TABLE = frozenset({Trouble.OTHER_DAG, Trouble.RENAME})
-"""Drawn for jobs that commit to the table of all runs alone (`Settings.sharing_a_table`)."""
-BESIDE_A_TABLE = (
-    Trouble.NEIGHBOUR,
-    Trouble.NEIGHBOUR,
-    Trouble.DEPLOY,
-    Trouble.CLEAR,
-    Trouble.RESTART,
-    Trouble.DATABASE,
-    Trouble.DELETE,
-    Trouble.KILL,
-    Trouble.HEARTBEAT,
-    Trouble.PAUSE,
-)
-BESIDE_DECISIONS = (
-    Trouble.DEPLOY,
-    Trouble.CLEAR_ALL,
-    Trouble.CLEAR,
-    Trouble.RESTART,
-    Trouble.LISTING,
-    Trouble.DATABASE,
-    Trouble.DELETE,
-    Trouble.SWEEP,
-    Trouble.KILL,
-    Trouble.HEARTBEAT,
-    Trouble.PAUSE,
-)
-"""What else may happen to a job that is decided."""
 PURGES = frozenset({Trouble.PURGE, Trouble.RETURN, Trouble.STORE_JUMP})
 """With these, what the journal knows of a run may go."""
 RELEASES = (Retention.as_consumed(), Retention.on_run_success())
@@ -138,13 +82,8 @@ DRASTIC = frozenset(
 
 def drawn_troubles(rng: random.Random) -> dict[Trouble, int]:
     """One to five troubles of up to three kinds. One that can't happen to a job does not."""
-    others = [
-        trouble
-        for trouble in Trouble
-        if trouble not in DECISIONS | OF_RUNS | OF_DECLARATIONS | OF_READERS | OF_A_TABLE | NEVER_DRAWN
-    ]
-    weights = [1 if trouble in DRASTIC else 3 for trouble in others]
-    kinds = rng.choices(others, weights, k=rng.randint(1, 3))
+    weights = [1 if trouble in DRASTIC else 3 for trouble in Trouble]
+    kinds = rng.choices(list(Trouble), weights, k=rng.randint(1, 3))
     troubles: dict[Trouble, int] = dict.fromkeys(kinds, 1)
     for _ in range(rng.randint(0, 2)):
         troubles[rng.choice(kinds)] += 1
@@ -155,6 +94,7 @@ def drawn_troubles(rng: random.Random) -> dict[Trouble, int]:
 class Settings:
     """What a schedule is about. The seed decides everything else.
 
+    ``troubles``: how often each `Trouble` happens.
     Without ``publishes`` the job has no publish task, which would find and repair much of what the regions get wrong.
     ``max_attempts``: a region that is claimed more often is waste. ``page_keys``: a listing is a request a page, and
     others may write between two. ``store_faults``: so many requests to the journal go wrong.
@@ -167,7 +107,7 @@ class Settings:
     """
 
     job: SimulatedJob
-    troubles: Mapping[Trouble, int] = field(default_factory=dict)
+    troubles: Mapping[Any, int] = field(default_factory=dict)
     kills: frozenset[int] = frozenset()
     max_attempts: Mapping[str, int] = field(default_factory=dict)
     publishes: bool = True
@@ -212,79 +152,12 @@ class Settings:
             clocks_differ_s=random.Random(f"clocks {seed}").choice([0.0, 600.0, 30 * 86_400.0]),
         )
 
-    @classmethod
-    def decided(cls, seed: int, topology: str = RANDOM) -> Settings:
-        """Everything by ``seed``, of a job in whose runs branches, trigger rules, people and code decide who succeeds.
-
-        With generators of its own, so that a seed of `drawn` keeps its schedule.
-        """
-        rng = random.Random(f"decided {seed}")
-        job = with_drawn_arguments(drawn_decided_job(topology, rng), rng)
-        kinds = rng.choices(sorted(DECISIONS | OF_RUNS), k=rng.randint(1, 3))
-        kinds += rng.sample(BESIDE_DECISIONS, rng.randint(0, 2))
-        kinds += rng.choices(sorted(OF_READERS), k=rng.randint(0, 2))
-        of_declarations = random.Random(f"declarations {seed}")
-        if of_declarations.random() < 0.3:
-            job = with_drawn_declarations(job, of_declarations)
-            kinds += [Trouble.ALONE] * of_declarations.randint(1, 2)
-        return cls(
-            job=job,
-            troubles={kind: kinds.count(kind) for kind in kinds},
-            publishes=rng.random() < 0.7,
-            page_keys=rng.choice([None, None, None, 2, 5]),
-            store_faults=rng.choice([0, 0, 0, 4]),
-            detached_share=rng.choice([0.0, 0.3]),
-        )
-
-    @classmethod
-    def sharing_a_table(cls, seed: int, topology: str = RANDOM) -> Settings:
-        """Everything by ``seed``: several dates and DAGs commit to one table, and their tasks are renamed."""
-        rng = random.Random(f"table {seed}")
-        job = drawn_job(topology, rng)
-        replaces = rng.choice(list(Replaces))
-        # Two sinks of one job that replace all rows are refused at parse.
-        is_shared = replaces in (Replaces.RUN, Replaces.NOTHING) and rng.random() < 0.5
-        sinks = rng.sample(job.finals, min(2, len(job.finals)) if is_shared else 1)
-        job = with_table(replace(job, unstable=frozenset()), sinks, replaces, rng.random() < 0.5)
-        kinds = rng.choices([Trouble.NEIGHBOUR, *sorted(OF_A_TABLE)], k=rng.randint(1, 3))
-        kinds += rng.sample(BESIDE_A_TABLE, rng.randint(0, 2))
-        return cls(
-            job=job,
-            troubles={kind: kinds.count(kind) for kind in kinds},
-            publishes=rng.random() < 0.5,
-            page_keys=rng.choice([None, None, 2]),
-            store_faults=rng.choice([0, 0, 4]),
-            detached_share=rng.choice([0.0, 0.3]),
-        )
-
     def text(self) -> str:
         """For people: what the schedule is about."""
-        regions = ", ".join(
-            f"{region.name}({', '.join(region.inputs)}){''.join(f' {mode.value}' for _, mode in region.determinism)}"
-            + (" unstable" if region.name in self.job.unstable else "")
-            + (" split by split" if isinstance(region.mode, SplitPlan) else "")
-            + (" of folders" if region.name in self.job.folders else "")
-            + (" shared between runs" if region.persistent else "")
-            + (" to a table" if self.job.tables.keys() & set(region.results) else "")
-            + (" reads from outside" if region.name in self.job.reading else "")
-            + (" by an operator" if region.name in self.job.operators else "")
-            + (" other on each worker" if region.name in self.job.uneven else "")
-            + (" other at each reading" if region.name in self.job.unsteady else "")
-            + (" skips itself without files" if region.name in self.job.skipping else "")
-            + (f" pulls {', '.join(self.job.pulls[region.name])}" if region.name in self.job.pulls else "")
-            + (" with XComs that can't be stored" if region.name in self.job.unstored else "")
-            + (" by date" if region.name in self.job.dated else "")
-            + (" by param" if region.name in self.job.using else "")
-            + (f" {self.job.rules[region.name]}" if region.name in self.job.rules else "")
-            + (f" without {', '.join(self.job.optional[region.name])}?" if region.name in self.job.optional else "")
-            + (f" {region.commit.kind.value} sink, {region.commit.config}" if region.commit is not None else "")
-            for region in self.job.plan.regions
-        )
-        branches = "".join(f"; {name} -> {' | '.join(below)}" for name, below in self.job.branches.items())
         troubles = ", ".join(f"{count} x {kind.value}" for kind, count in self.troubles.items()) or "no trouble"
         releases = self.releases.text() if self.releases is not None else "nothing"
         return (
-            f"{regions}{branches}; strategy {self.job.plan.failover_strategy.value}; {troubles}; store faults "
+            f"{self.job.text()}; strategy {self.job.plan.failover_strategy.value}; {troubles}; store faults "
             f"{self.store_faults}, pages of {self.page_keys or 'any number of'} keys, "
             f"{'with' if self.publishes else 'without'} a publish, failures {self.trouble}, clocks wrong by up to "
             f"{self.clocks_differ_s:g} s, released at once: {releases}"

@@ -7,7 +7,6 @@ gives heartbeats (cluster mode).
 
 from __future__ import annotations
 
-import hashlib
 import random
 from collections import defaultdict
 from collections.abc import Callable
@@ -25,7 +24,6 @@ from airflow_recovery.errors import (
     RecoveryError,
     RegionFailed,
     StoreError,
-    UserCodeError,
 )
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import JournalLayout, shared_identity
@@ -35,7 +33,7 @@ from airflow_recovery.model.records import Claim, ExternalObject, Outcome, Store
 from airflow_recovery.model.split import Split
 from airflow_recovery.splits.committed_batches import SplitWork
 from airflow_recovery.splits.mode import SplitPlan
-from airflow_recovery.testing.simulation.jobs import SimulatedJob, rows, xcom_of
+from airflow_recovery.testing.simulation.jobs import SimulatedJob, rows
 from airflow_recovery.testing.simulation.memory import ProcessStore
 from airflow_recovery.testing.simulation.strands import Process, Strand, Terminated, current_runner
 from airflow_recovery.testing.split_driver import SplitDriver
@@ -46,10 +44,6 @@ if TYPE_CHECKING:
 PARTS = 2
 Driver = tuple[str, str, int]
 """Of which attempt it is: the prefix of its run, the region, the number."""
-
-
-class SkipsItself(Exception):
-    """The code of a region skips its task, as with `AirflowSkipException`."""
 
 
 @dataclass
@@ -141,8 +135,6 @@ class FakeSpark(SparkApplication):
         self._beats = 0
         self._outcome: Outcome | None = None
         self._error: Exception | None = None
-        self._left: str | None = None
-        self.push: Callable[[str], object] = lambda value: None
 
     def externals(self) -> tuple[ExternalObject, ...]:
         """What is there now: it may be other when the application reads it."""
@@ -218,8 +210,6 @@ class FakeSpark(SparkApplication):
     def _drive(self, attempt: ClaimedAttempt) -> None:
         try:
             self._outcome = self._application(attempt)
-        except SkipsItself as error:
-            self._error = error
         except RecoveryError as error:
             self._error = error if isinstance(error, RegionFailed) else RegionFailed(f"{type(error).__name__}: {error}")
 
@@ -236,60 +226,28 @@ class FakeSpark(SparkApplication):
         ]
         if cluster.rng.random() < cluster.trouble:
             raise RegionFailed("boom", Failure("RuntimeError", "boom"))
-        ends_as = self._today().ends_as(self._region, attempt.fingerprint)
-        if ends_as == "skipped":
-            raise SkipsItself(f"{claim.region}@{claim.attempt} skips its task")
-        if ends_as == "failed":
-            raise UserCodeError(f"{claim.region}@{claim.attempt} always fails", Failure("ValueError", "wrong"))
+        self._check_code(attempt)
         results = self._code.regions[self._region].results
         if isinstance(attempt.work, SplitWork):
             return self._read_splits(attempt, results, read)
         read += self._today().lines_of(self._region)
         outputs = tuple(self._write(claim, result, attempt.fingerprint, read) for result in results)
-        xcoms = self._leave(claim) if self._region in self._code.operators else None
-        outcome = attempt.trace.finished("now", outputs, spark_seconds=1.0, xcoms=xcoms)
+        outcome = attempt.trace.finished("now", outputs, spark_seconds=1.0, xcoms=self._leave(claim))
         try:
             self._journal.finish(outcome)
         except AttemptLost as error:
             raise RegionFailed(f"the driver of {claim.region}@{claim.attempt} was fenced") from error
         return outcome
 
-    def _leave(self, claim: Claim) -> StoredXComs:
-        """Push an XCom, which tells the rows, and store it beside the results, if it can be stored."""
-        made = self._wrote[claim.region, claim.attempt, self._code.regions[claim.region].results[0]]
-        value = xcom_of((made,))
-        assert value is not None
-        self.push(value)
-        if claim.region in self._code.unstored:
-            return StoredXComs("", len(value), "too large")
-        stored = StoredXComs(hashlib.sha256(value.encode()).hexdigest(), len(value), folder=claim.folder)
-        self._results.put(self._xcom_key(claim.region, claim.attempt, stored), value.encode())
-        return stored
+    def _check_code(self, attempt: ClaimedAttempt) -> None:
+        """Raise if today's code fails. It does not."""
 
-    def _xcom_key(self, region: str, attempt: int, stored: StoredXComs) -> str:
-        folder = stored.folder or f"{attempt:08d}"
-        return f"{self._journal.layout.data_of_region(region)}/{folder}/_xcoms/{stored.digest}.json"
-
-    def why_not_kept(self, outcome: Outcome) -> str | None:
-        """As `airflow_recovery.task.drop_in`: why the XCom of an attempt can't be pushed again."""
-        if outcome.xcoms is None:
-            return None
-        if not outcome.xcoms.digest:
-            return outcome.xcoms.why
-        try:
-            body = self._results.get(self._xcom_key(outcome.region, outcome.attempt, outcome.xcoms)).body
-        except ObjectMissing:
-            return "the object is missing"
-        if hashlib.sha256(body).hexdigest() != outcome.xcoms.digest:
-            return "the object was altered"
-        self._left = body.decode()
+    def _leave(self, claim: Claim) -> StoredXComs | None:
+        """Leave what a task leaves in Airflow: nothing."""
         return None
 
     def leave_again(self) -> None:
-        """Push the XCom of the attempt that is kept."""
-        if self._left is not None:
-            current_runner().switch("airflow: push an XCom")
-            self.push(self._left)
+        """Leave it once more, for an attempt that is kept."""
 
     def _read_splits(self, attempt: ClaimedAttempt, results: tuple[str, ...], read: list[str]) -> Outcome:
         claim = attempt.claim

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from typing import Any
 
 from airflow_recovery.attempt.task_instances import TaskTry
 from airflow_recovery.journal.layout import SHARED_FOLDER
 from airflow_recovery.model.committing import CommitKind, CommitMode
 from airflow_recovery.model.retention import Retention
 from airflow_recovery.planning.scenario import RestartFrom, RestartRegion
-from airflow_recovery.testing.simulation import neighbours, readers, visitors
+from airflow_recovery.testing.simulation import neighbours, visitors
 from airflow_recovery.testing.simulation.dag_run import DagRun
-from airflow_recovery.testing.simulation.jobs import FAILS, SKIPS
 from airflow_recovery.testing.simulation.ledger import OUTSIDER
 from airflow_recovery.testing.simulation.settings import Trouble
 from airflow_recovery.testing.simulation.simulated_run import SimulatedRun
@@ -29,14 +29,14 @@ PAUSED = 0.01
 class Troubles:
     """Draws one that is possible now, and lets it happen."""
 
-    def __init__(self, run: SimulatedRun, left: dict[Trouble, int]) -> None:
+    def __init__(self, run: SimulatedRun, left: Mapping[Any, int]) -> None:
         self._run = run
         self._world = run.world
         self._airflow = run.world.airflow
         self._rng = run.rng
         self._left = {kind: count for kind, count in left.items() if count}
         self._names = list(run.world.job.regions)
-        self._possible: dict[Trouble, Callable[[], Iterator[Act]]] = {
+        self._possible: dict[Any, Callable[[], Iterator[Act]]] = {
             Trouble.KILL: self._kill,
             Trouble.KILL_TASK: self._kill_task,
             Trouble.SIGTERM: self._sigterm,
@@ -66,19 +66,6 @@ class Troubles:
             Trouble.VERSION: self._version,
             Trouble.EMPTY: self._empty,
             Trouble.DEPLOYMENT: self._deployment,
-            Trouble.BREAK: self._break,
-            Trouble.SKIP: self._skip,
-            Trouble.BRANCH: self._branch,
-            Trouble.HAND: self._hand,
-            Trouble.ALONE: self._alone,
-            Trouble.PARAM: self._param,
-            Trouble.AGAIN: self._again,
-            Trouble.READER: self._reader,
-            Trouble.WITHDRAW: self._withdraw,
-            Trouble.OTHER_DAG: self._other_dag,
-            Trouble.RENAME: self._rename,
-            Trouble.BACKUP: self._backup,
-            Trouble.FORGE: self._forge,
         }
 
     @property
@@ -98,8 +85,7 @@ class Troubles:
             return None
         label, act = self._rng.choice(possible)
         self._use_up(kind)
-        if kind is not Trouble.READER:
-            self._run.happened += 1
+        self._run.is_disturbed(kind)
         act()
         return label
 
@@ -112,7 +98,7 @@ class Troubles:
         self._airflow.lose_heartbeat(own.task_id)
         return True
 
-    def _use_up(self, kind: Trouble) -> None:
+    def _use_up(self, kind: object) -> None:
         self._left[kind] -= 1
         if not self._left[kind]:
             del self._left[kind]
@@ -223,15 +209,6 @@ class Troubles:
             act = partial(setattr, store, "ahead_s", store.ahead_s + by_s)
             yield f"CLOCK of {store.base_uri} jumps by {by_s:g} s", act
 
-    def _backup(self) -> Iterator[Act]:
-        if self._run.has_backup:
-            yield "JOURNAL comes back from its backup; USER clears all", self._run.restore_backup
-        else:
-            yield "JOURNAL is backed up", self._run.back_up
-
-    def _forge(self) -> Iterator[Act]:
-        yield "OUTSIDER overwrites the cache of outcomes", partial(visitors.forge_cache, self._world)
-
     def _database(self) -> Iterator[Act]:
         yield "AIRFLOW's database is lost", self._world.lose_database
 
@@ -241,61 +218,6 @@ class Troubles:
             if self._run.has_other_code(name):
                 act = partial(self._run.deploy, name, is_rollback=True)
                 yield f"USER deploys the first code of {name} again and clears all", act
-
-    def _alone(self) -> Iterator[Act]:
-        pairs = [(name, task) for name in self._names for task in sorted(self._airflow.below({name}))]
-        for name, task in pairs:
-            act = partial(self._run.deploy_alone, name, task)
-            yield f"USER deploys other code of {name} and clears {task} alone", act
-            if name in self._world.job.operators:
-                act = partial(self._run.deploy_alone, name, task, is_text=True)
-                yield f"USER writes {name} otherwise and clears {task} alone", act
-            if self._run.has_other_code(name):
-                act = partial(self._run.deploy_alone, name, task, is_rollback=True)
-                yield f"USER deploys the first code of {name} again and clears {task} alone", act
-
-    def _break(self) -> Iterator[Act]:
-        for name in self._names:
-            act = partial(self._run.deploy, name, end=FAILS)
-            yield f"USER deploys code of {name} that always fails, and clears all", act
-            if self._run.has_other_code(name):
-                act = partial(self._run.deploy, name, is_rollback=True)
-                yield f"USER deploys the first code of {name} again and clears all", act
-
-    def _skip(self) -> Iterator[Act]:
-        for name in self._names:
-            if name in self._world.job.skipping and self._world.job.listing_of(name):
-                yield f"INPUT of {name} becomes empty; USER clears all", partial(self._run.relist, name, ())
-            elif self._rng.random() < 0.5:
-                act = partial(self._run.deploy, name, end=SKIPS)
-                yield f"USER deploys code of {name} that skips its task, and clears all", act
-
-    def _branch(self) -> Iterator[Act]:
-        for branch, below in self._world.job.branches.items():
-            others = [frozenset({name}) for name in below if self._run.followed[branch] != {name}]
-            for followed in (*others, frozenset(below), frozenset[str]()):
-                clears_all = self._rng.random() < 0.5
-                act = partial(self._run.decide, branch, followed, clears_all=clears_all)
-                what = f"{branch} follows {', '.join(sorted(followed)) or 'none'}"
-                yield f"{what}; USER clears {'all' if clears_all else 'it and below'}", act
-
-    def _hand(self) -> Iterator[Act]:
-        states = ("success", "failed", "skipped") if self._run.settings.publishes else ("failed", "skipped")
-        for name in self._names:
-            for state in states:
-                # What a branch or a failure above it holds up is nobody's to call a success.
-                if state != "success" or self._airflow.state(name) in {"failed", "running", "up_for_retry"}:
-                    yield f"USER marks {name} {state}", partial(self._run.mark, name, state)
-
-    def mark_some(self) -> dict[str, str]:
-        """Mark some tasks before they start, if that may happen. Returns their states."""
-        may_mark = Trouble.HAND in self._run.settings.troubles and self._rng.random() < 0.5
-        chosen = [name for name in self._names if self._rng.random() < 0.2] if may_mark else []
-        marked = {name: self._rng.choice(["failed", "skipped"]) for name in chosen}
-        for name, state in marked.items():
-            self._run.note(f"USER marks {name} {state}")
-            self._run.mark(name, state)
-        return marked
 
     def _resize(self) -> Iterator[Act]:
         for name in self._run.removable:
@@ -361,43 +283,6 @@ class Troubles:
             if not any(process.name == other.name for process in self._run.alive()):
                 act = neighbours.begins if not other.airflow.is_green else neighbours.comes_back
                 yield f"the {other.name} is cleared, or goes on", partial(act, self._run, other)
-
-    def _param(self) -> Iterator[Act]:
-        for value in range(3):
-            if value != self._world.main.in_run.param:
-                for task in (None, self._rng.choice(self._names)):
-                    act = partial(self._run.set_param, value, task)
-                    yield f"USER sets the param to {value} and clears {task or 'all'}", act
-
-    def _again(self) -> Iterator[Act]:
-        yield "USER deletes the run, and has it made again by a backfill", partial(self._run.again, by_timetable=True)
-        yield "USER deletes the run, and triggers one for its date", partial(self._run.again, by_timetable=False)
-
-    def _reader(self) -> Iterator[Act]:
-        for name in self._world.job.finals if self._run.settings.publishes else ():
-            body = partial(readers.waits_for, self._run, self._world.job.regions[name].results[0])
-            yield f"READER waits for {name}", partial(self._run.begins, "READER", body)
-
-    def _withdraw(self) -> Iterator[Act]:
-        for name in self._world.job.finals if self._world.ledger.publishes else ():
-            for gives_back in (False, True):
-                body = partial(readers.withdraws, self._run, name, gives_back=gives_back)
-                what = "gives back" if gives_back else "withdraws"
-                yield f"USER {what} {name}", partial(self._run.begins, "USER", body)
-
-    def _other_dag(self) -> Iterator[Act]:
-        others = [run for run in self._world.others if run.identity.dag_id != self._world.main.identity.dag_id]
-        if len(others) < MOST_NEIGHBOURS:
-            yield "a run of another DAG begins", lambda: self._begins(self._world.another_dag())
-        for other in others:
-            dag_id = other.identity.dag_id
-            if dag_id in self._world.dags and not any(process.name == other.name for process in self._run.alive()):
-                yield f"AIRFLOW loses {dag_id}", partial(self._run.lose_dag, dag_id)
-
-    def _rename(self) -> Iterator[Act]:
-        for name, new in self._run.settings.job.renamed.items():
-            names = (new, name) if name in self._run.absent else (name, new)
-            yield f"USER renames {names[0]} to {names[1]} and clears all", partial(self._run.rename, name)
 
     def _twin(self) -> Iterator[Act]:
         yield "another run of the same key begins", lambda: self._begins(self._world.twin())

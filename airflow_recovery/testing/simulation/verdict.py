@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from airflow_recovery.journal.replay import differences
 from airflow_recovery.model.determinism import Determinism
 from airflow_recovery.testing.simulation.dag_run import PUBLISH
-from airflow_recovery.testing.simulation.fresh_run import fresh_run
-from airflow_recovery.testing.simulation.jobs import SimulatedJob, code_of, rows
+from airflow_recovery.testing.simulation.jobs import SimulatedJob, rows
 from airflow_recovery.testing.simulation.settings import PURGES, Trouble, Violation
 from airflow_recovery.testing.simulation.simulated_run import SimulatedRun
-from airflow_recovery.testing.simulation.sinks import check_sinks, check_table
+from airflow_recovery.testing.simulation.sinks import check_sinks
 
 
 def check_green(run: SimulatedRun) -> None:
     """What stands, or what the tasks have reported, is one cut, and every restart that was acknowledged is done."""
     ledger = run.world.ledger
     check_sinks(run)
-    check_table(run)
     for region, most in run.settings.max_attempts.items():
         is_shared = run.world.job.regions[region].persistent
         claimed = run.world.built(region) if is_shared else ledger.regions[region].latest_attempt
@@ -42,32 +39,6 @@ def check_green(run: SimulatedRun) -> None:
         raise Violation(f"I13: false green: {bad}; current {current}, reported {served}")
 
 
-def check_declared(run: SimulatedRun, task: str) -> None:
-    """What a try has just succeeded with was made by the code that the DAG's file declares, and so was all above it.
-
-    Not what each worker, or each reading of the file, finds otherwise: only its own task can judge that.
-    """
-    ledger, job = run.world.ledger, run.world.job
-    if task == PUBLISH:
-        number = max(ledger.publishes)
-        waiting = [(name, ledger.publishes[number][name]) for name in ledger.handed_out[number]]
-    else:
-        waiting = [(task, run.served[task])]
-    seen: set[tuple[str, int]] = set()
-    while waiting:
-        name, n = waiting.pop()
-        if (name, n) in seen or n <= ledger.regions[name].floor:
-            continue
-        seen.add((name, n))
-        finish = ledger.regions[name].finish(n)
-        waiting += [(ref["region"], ref["attempt"]) for ref in finish["inputs"]]
-        made_by, declared = code_of(finish["fingerprint"]), code_of(job.regions[name].fingerprint)
-        if made_by != declared and name not in job.uneven | job.unsteady | run.unasked:
-            raise Violation(
-                f"against the rule: {task} succeeds with {name}@{n} of {made_by!r}, and the DAG declares {declared!r}"
-            )
-
-
 def _holds(run: SimulatedRun, region: str, attempt: int) -> bool:
     """Its result is there: in its sink, else as its files."""
     ledger = run.world.ledger
@@ -82,12 +53,16 @@ def check_history(run: SimulatedRun) -> None:
 
 
 def check_end(run: SimulatedRun) -> None:
-    """What stands is one cut, there, right, and published."""
+    """What stands is one cut, there, right, and published, and has the rows of an undisturbed run."""
+    current = run.world.ledger.current()
+    check_cut(run, current)
+    if has_same_rows(run):
+        _check_undisturbed(run.world.job, run.world.ledger.wrote, current)
+
+
+def check_cut(run: SimulatedRun, current: Mapping[str, int]) -> None:
+    """What stands is one cut, there, right, and published. ``current``: the attempts that count."""
     ledger, job = run.world.ledger, run.world.job
-    current = ledger.current()
-    if job.is_decided:
-        _check_fresh(run, current)
-        current = {name: n for name, n in current.items() if run.world.airflow.state(name) == "success"}
 
     def may_write(region: str, result: str, fingerprint: str, read: list[str]) -> set[str]:
         draws = (0, 1) if region in job.unstable else (0,)
@@ -112,61 +87,16 @@ def check_end(run: SimulatedRun) -> None:
             raise Violation(f"I13: {name}@{published[name]} is published, and {name}@{current[name]} is current")
         if not _holds(run, name, current[name]):
             raise Violation(f"I4: {name}@{current[name]} is green, and its data is not there")
-    if _must_have_the_same_rows(run) and not job.is_decided:
-        _check_undisturbed(job, run.world.ledger.wrote, current)
 
 
-def _must_have_the_same_rows(run: SimulatedRun) -> bool:
-    """As a run without a history. Under `assume` a consumer keeps even what it has made of older code or input."""
+def has_same_rows(run: SimulatedRun) -> bool:
+    """Whether the rows must be those of a run without a history.
+
+    Under `assume` a consumer keeps even what it has made of older code or input.
+    """
     job = run.world.job
     is_assumed = any(mode is Determinism.ASSUME for region in job.plan.regions for _, mode in region.determinism)
-    return not job.unstable and not (is_assumed and (run.is_redeployed or run.is_relisted or job.is_decided))
-
-
-def _check_fresh(run: SimulatedRun, current: Mapping[str, int]) -> None:
-    """Compare how the run ended, and what its newest publish hands out, with a run without a history."""
-    ledger, job, airflow = run.world.ledger, run.world.main.today, run.world.airflow
-    fresh = fresh_run(job, run.followed, run.marked)
-    states = {name: airflow.state(name) for name in job.regions}
-    _check_intervals(run)
-    is_held_up = not run.world.main.in_run.by_timetable and "failed" in states.values()
-    if not fresh.is_certain or is_held_up:
-        # A task that its rule starts early may have used up its retries before its inputs had ended. A task of a run
-        # that was triggered stops rather than replace what another interval has made.
-        failed = {name: state for name, state in states.items() if state == "failed"}
-        fresh = fresh_run(job, run.followed, {**run.marked, **failed}, states)
-    for name, state in states.items():
-        if state == "success" and fresh.states[name] != state:
-            raise Violation(
-                f"against the rule: {name}@{current[name]} is green, and {fresh.states[name]} in a fresh run"
-            )
-    if run.settings.publishes and airflow.state(PUBLISH) == "success":
-        number = max(ledger.publishes)
-        for name in sorted(ledger.handed_out[number]):
-            if states[name] != "success":
-                named = f"{name}@{ledger.publishes[number][name]}"
-                raise Violation(f"against the rule: publish {number} names {named}, and {name} is {states[name]}")
-    if _must_have_the_same_rows(run):
-        for name, variants in fresh.made.items():
-            made = tuple(ledger.wrote.get((name, current[name], result)) for result in job.regions[name].results)
-            if states[name] == "success" and made not in variants:
-                raise Violation(f"against the rule: {name}@{current[name]} has other rows than in a fresh run")
-    if fresh.is_certain and not is_held_up and states != {name: fresh.states[name] for name in states}:
-        raise Violation(f"against the rule: the run ends as {states}, and a fresh run as {dict(fresh.states)}")
-
-
-def _check_intervals(run: SimulatedRun) -> None:
-    """A run that was triggered has replaced nothing that another interval had made, if all else is equal."""
-    for name, region in run.world.ledger.regions.items():
-        last, before = 0, dict[str, Any]()
-        for n in sorted(filter(region.has_finished, region.outcomes)):
-            now: dict[str, Any] = region.finish(n).get("dag_run") or {}
-            is_triggered = now.get("run_id", "").startswith("manual")
-            if is_triggered and before and last > max(region.resets, default=0):
-                same = all(now.get(part) == before.get(part) for part in ("params", "logical_date"))
-                if same and now["data_interval_start"] != before["data_interval_start"]:
-                    raise Violation(f"against the rule: {name}@{n} of a triggered run replaces another interval's")
-            last, before = n, now
+    return not job.unstable and not (is_assumed and (run.is_redeployed or run.is_relisted))
 
 
 def _check_unseen_code(run: SimulatedRun, current: Mapping[str, int]) -> None:

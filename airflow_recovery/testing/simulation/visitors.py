@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 
 from airflow_recovery.attempt.apply_plan import apply_plan
 from airflow_recovery.errors import JournalError, RecoveryError, StoreError
-from airflow_recovery.journal.codec import resealed
-from airflow_recovery.journal.record_cache import snapshot_of
 from airflow_recovery.model.retention import Retention
 from airflow_recovery.planning.plan_making import plan
 from airflow_recovery.planning.scenario import Request
@@ -18,7 +15,6 @@ from airflow_recovery.testing.simulation.memory import ProcessStore
 from airflow_recovery.testing.simulation.settings import Trouble
 from airflow_recovery.testing.simulation.simulated_run import SimulatedRun
 from airflow_recovery.testing.simulation.strands import current_runner
-from airflow_recovery.testing.simulation.world import World
 
 HOUR_S = 3600.0
 DAY_S = 24 * HOUR_S
@@ -52,19 +48,6 @@ def clear_for_restart(run: SimulatedRun, regions: Iterable[str]) -> None:
     """In whatever try they are, running too."""
     for name in regions:
         run.world.airflow.clear(name)
-
-
-def forge_cache(world: World) -> None:
-    """Write a cache of outcomes in which each was made by today's code, with the etags of the outcomes themselves."""
-    entries = {}
-    for info in world.journal_store.list(world.layout.attempts):
-        if info.key.endswith(".outcome"):
-            document = json.loads(world.journal_store.get(info.key).body)
-            region = world.job.regions.get(document["body"]["region"])
-            if region is not None:
-                document["body"]["fingerprint"] = region.fingerprint
-            entries[info.key] = info.etag, resealed(document)
-    world.journal_store.put(world.layout.snapshot, snapshot_of(entries))
 
 
 def sweep(run: SimulatedRun, retention: Retention) -> None:

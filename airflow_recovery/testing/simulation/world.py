@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import copy
 import logging
 import random
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow_recovery.attempt.heartbeat_watch import HeartbeatTimeouts
 from airflow_recovery.attempt.publish import PublishTask
 from airflow_recovery.attempt.region_task import Decision, RegionTask
 from airflow_recovery.attempt.release import release_consumed, release_published
-from airflow_recovery.attempt.run import DeclaredOperators, Run, TaskIdentity
+from airflow_recovery.attempt.run import Run, TaskIdentity
 from airflow_recovery.attempt.shared import SharedApplication
 from airflow_recovery.attempt.task_instances import TaskTry
 from airflow_recovery.errors import SubtasksUnknown
@@ -34,7 +32,6 @@ from airflow_recovery.sinks.committer import Committer
 from airflow_recovery.splits.mode import SplitPlan
 from airflow_recovery.testing.fake_airflow import ALL_SUCCESS, FakeAirflow
 from airflow_recovery.testing.fake_sink import FakeTarget
-from airflow_recovery.testing.fake_table import TABLE, FakeTable
 from airflow_recovery.testing.simulation.dag_run import PUBLISH, DagRun
 from airflow_recovery.testing.simulation.event_files import EventFile, EventFiles
 from airflow_recovery.testing.simulation.folders import FolderSpark
@@ -67,7 +64,6 @@ class World:
     ``main`` is the run that the schedule is about; ``others`` are at work at the same time, over the same stores.
     ``moment``: how many changes of the stores there were; ``wrong``: what their checkers have found. ``refused``:
     what a sink takes nothing of, by region and code. ``is_upgraded``: processes begin with a version to come.
-    ``table``: one target of all runs; ``dags``: those that Airflow has.
     """
 
     def __init__(  # noqa: PLR0913 - what goes wrong, each with its default
@@ -102,8 +98,6 @@ class World:
         self._way = self.network if store_faults else None
         self.moment = 0
         self.wrong: list[str] = []
-        self.table = FakeTable(self.wrong)
-        self.dags = {IDENTITY.dag_id}
         self._data: dict[str, tuple[int, str]] = {}
         self._ledgers: dict[str, Ledger] = {}
         self._publish_keys = (PUBLISH,) if publishes else ()
@@ -126,11 +120,20 @@ class World:
         self.is_upgraded = False
         self.event_files = EventFiles() if has_event_files else None
         ledger = self._new_ledger(job, IDENTITY)
-        self.main = DagRun(
-            "run 1", job, IDENTITY, ledger, self._new_target(ledger), self.journal_store, self._publish_keys
-        )
+        self.main = self._new_dag_run("run 1", job, IDENTITY, ledger, self._new_target(ledger), self.journal_store)
         self.others: list[DagRun] = []
         self.tables = self._new_tables(job, store_faults, store_fault_rate)
+
+    def _new_dag_run(
+        self,
+        name: str,
+        job: SimulatedJob,
+        identity: RunIdentity,
+        ledger: Ledger,
+        target: FakeTarget,
+        store: MemoryStore,
+    ) -> DagRun:
+        return DagRun(name, job, identity, ledger, target, store, self._publish_keys)
 
     def _new_tables(self, job: SimulatedJob, faults: int, rate: float) -> SimulatedTables | None:
         if not job.tables:
@@ -184,15 +187,6 @@ class World:
         self.main.name = f"run {self._run_number}"
         self.airflow.lose_database()
 
-    def backed_up(self) -> dict[str, Any]:
-        """What is known of the run by its journal."""
-        return copy.deepcopy({**self.ledger.of_journal(), "history": self.history})
-
-    def bring_back(self, known: dict[str, Any]) -> None:
-        """Know of the run what a backup of its journal has."""
-        self.main.history = known.pop("history")
-        vars(self.ledger).update(known)
-
     # others
 
     def another_run(self, number: int) -> DagRun:
@@ -201,14 +195,6 @@ class World:
         ledger = self._new_ledger(self.job, identity)
         target = self._new_target(ledger)
         return self._joined(f"run of day {number + 1}", identity, ledger, target, self.journal_store)
-
-    def another_dag(self) -> DagRun:
-        """A run of the same date of another DAG that is made as this one."""
-        dag_id = f"{IDENTITY.dag_id} {len(self.others) + 2}"
-        self.dags.add(dag_id)
-        identity = RunIdentity(dag_id, IDENTITY.run_key, IDENTITY.group_id)
-        ledger = self._new_ledger(self.job, identity)
-        return self._joined(f"run of {dag_id}", identity, ledger, self._new_target(ledger), self.journal_store)
 
     def twin(self) -> DagRun:
         """Another run of the very key, as where a partition is processed again."""
@@ -227,7 +213,7 @@ class World:
     def _joined(
         self, name: str, identity: RunIdentity, ledger: Ledger, target: FakeTarget, store: MemoryStore
     ) -> DagRun:
-        other = DagRun(name, self.job, identity, ledger, target, store, self._publish_keys)
+        other = self._new_dag_run(name, self.job, identity, ledger, target, store)
         self.others.append(other)
         return other
 
@@ -262,8 +248,7 @@ class World:
 
     def _new_ledger(self, job: SimulatedJob, identity: RunIdentity) -> Ledger:
         prefix = JournalLayout(identity).prefix
-        commits = {region.name: region.commit for region in job.plan.regions if region.commit is not None}
-        sinks = {name: commit.mode.value for name, commit in commits.items() if commit.sink != TABLE}
+        sinks = {name: spec.mode.value for name, spec in self._followed_sinks(job).items()}
         splits = [region.name for region in job.plan.regions if isinstance(region.mode, SplitPlan)]
         self._ledgers[prefix] = Ledger(
             job.regions,
@@ -277,6 +262,10 @@ class World:
             shared=lambda key: self._ledger_of(JournalLayout(shared_identity(key)).prefix),
         )
         return self._ledgers[prefix]
+
+    def _followed_sinks(self, job: SimulatedJob) -> dict[str, CommitSpec]:
+        """The sinks whose rows the ledger of a run follows, by region."""
+        return {region.name: region.commit for region in job.plan.regions if region.commit is not None}
 
     # as a process sees it
 
@@ -330,8 +319,6 @@ class World:
             now=lambda: self._now(wrong_by_s),
             log=self.log,
             publish_keys=of.publish_keys,
-            fingerprints={name: job.regions[name].fingerprint or "" for name in job.operators & {own.task_id}},
-            declared=self._declared(of) if job.operators else None,
             components_of=lambda region: (UNSEEN,) if region in job.unseen else (),
             heartbeat_timeouts=HeartbeatTimeouts(
                 self.cluster.heartbeat_timeout_s,
@@ -340,33 +327,20 @@ class World:
             ),
             is_live_run=self._is_live_run,
             open_committer=lambda spec: self.committer(of, spec),
-            has_dag=lambda dag_id: dag_id in self.dags,
-            dag_run=of.in_run.facts(of.name) if job.dated or job.using else None,
-            xcoms_counted=xcoms_counted(of, own.task_id),
+            **self._more_of_run(of, own, job),
         )
         run.__dict__["plan_hash"] = job.plan_hash  # the same for every try: computed once
         # In Python 3.11 all runs compute a cached property under one lock: no strand may give the turn away in there.
         run.__dict__["_digest_key"] = "simulated"
         return run
 
-    def _declared(self, dag_run: DagRun) -> DeclaredOperators:
-        """What a process that begins now reads in the DAG's file, and what it finds there if it reads that again."""
-        begun_with, worker = dag_run.job, f"worker {self._writers}"
-
-        def read(job: SimulatedJob, region: str, reading: str) -> str | None:
-            declared = job.declares(region)
-            if declared is None or region not in job.uneven | job.unsteady:
-                return declared
-            return f"{declared}, by {worker}{reading if region in job.unsteady else ''}"
-
-        return DeclaredOperators(
-            lambda region: read(begun_with, region, ""), lambda region: read(dag_run.job, region, " again")
-        )
+    def _more_of_run(self, of: DagRun, own: TaskTry, job: SimulatedJob) -> dict[str, Any]:
+        """Further fields of the `Run` that a try has."""
+        return {}
 
     def committer(self, dag_run: DagRun, spec: CommitSpec) -> Committer:
         """The way to the target of a sink, as a process goes it."""
-        target = self.table if spec.sink == TABLE else dag_run.target
-        return target.committer(spec, lambda request: current_runner().switch(request))
+        return dag_run.target.committer(spec, lambda request: current_runner().switch(request))
 
     def prober(self, results: ProcessStore) -> ResultProber:
         """Asks what is there, as a process does."""
@@ -393,14 +367,16 @@ class World:
         of = dag_run or self.main
         if own.task_id != PUBLISH and own.task_id not in of.job.regions:
             raise SubtasksUnknown(f"{own.task_id}: today's job has no such region.")
-        counted = xcoms_counted(of, own.task_id)
-        xcoms = {name: xcom for name, xcom in of.airflow.xcoms.items() if counted.get(name, True)}
-        job = of.today.given(own.task_id, xcoms)
+        job = self._job_of(own, of)
         run = self.run(own, of, job)
         try:
             return self._executed(run, own, process, of, job)
         finally:
             run.events.close()
+
+    def _job_of(self, own: TaskTry, of: DagRun) -> SimulatedJob:
+        """The job as the task of that try knows it."""
+        return of.today
 
     def _executed(self, run: Run, own: TaskTry, process: Process, of: DagRun, job: SimulatedJob) -> int | None:
         results = ProcessStore(self.results)
@@ -412,10 +388,10 @@ class World:
             if releases is not None:
                 release_published(run, results, releases, tables)
             return None
-        left: list[FakeSpark] = []
-        result = self._region_task(run, own, process, of, job, results, left).execute()
+        started: list[FakeSpark] = []
+        result = self._region_task(run, own, process, of, job, results, started).execute()
         if result.decision is Decision.KEPT:
-            left[0].leave_again()
+            started[0].leave_again()
         attempt = result.attempt
         if releases is not None:
             release_consumed(run, own.task_id, results, releases, tables)
@@ -439,11 +415,11 @@ class World:
             def today() -> SimulatedJob:
                 return self.job if name in self.job.regions else job
 
-            kind = FolderSpark if name in job.folders else FakeSpark
+            kind = self._kind_of_spark(job, name)
             made = kind(self.cluster, job, today, name, process, journal, results, read_from=of.layout.prefix)
             if isinstance(made, FolderSpark):
                 made.of_try = run
-            made.push = partial(of.airflow.push, own)
+            self._prepare(made, of, own)
             started.append(made)
             return made
 
@@ -471,19 +447,18 @@ class World:
         )
         return RegionTask(run, name, shared, epoch=epoch, prepare_journal=prepare_journal)
 
+    def _kind_of_spark(self, job: SimulatedJob, region: str) -> type[FakeSpark]:
+        return FolderSpark if region in job.folders else FakeSpark
+
+    def _prepare(self, spark: FakeSpark, of: DagRun, own: TaskTry) -> None:
+        """Called with the application that was made for a try, for subclasses."""
+
 
 UNSEEN = Component("application", "s3://code/clean.py", seen=False)
 
 
 def _modes(job: SimulatedJob) -> dict[tuple[str, str], str]:
     return {(region.name, result): mode.value for region in job.plan.regions for result, mode in region.determinism}
-
-
-def xcoms_counted(dag_run: DagRun, task: str) -> dict[str, bool]:
-    """The tasks whose XCom is an argument of ``task``, and whether each is a success, as `XComsOfRun` has it."""
-    airflow, pulls = dag_run.airflow, dag_run.today.pulls.get(task, ())
-    waits = airflow.rules.get(task, ALL_SUCCESS) == ALL_SUCCESS
-    return {name: waits or airflow.state(name) == "success" for name in pulls}
 
 
 def _identity(dag_run: DagRun, own: TaskTry) -> TaskIdentity:

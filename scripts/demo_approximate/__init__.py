@@ -1,1 +1,0 @@
-"""``make demo-approximate``: a chain of three streaming regions, two of which are killed while it runs."""
