@@ -15,7 +15,7 @@ from typing import Annotated, Any
 from fastapi import Depends, FastAPI, HTTPException
 
 from airflow_recovery.airflow_compat import DagAccessEntity, GetUserDep, SessionDep, requires_access_dag
-from airflow_recovery.api_server import page, rest_pin, rest_plan, rest_release, rest_run, rest_withdraw
+from airflow_recovery.api_server import page, rest_changes, rest_plan, rest_run
 from airflow_recovery.api_server.access import MAY_ACT, MAY_CLEAR, same_origin
 from airflow_recovery.api_server.audit import audit
 from airflow_recovery.api_server.bodies import described, json_body
@@ -38,7 +38,7 @@ app = FastAPI(
     redoc_url=None,
 )
 add_error_handlers(app)
-for routes in (rest_run, rest_plan, rest_release, rest_pin, rest_withdraw, page):
+for routes in (rest_run, rest_plan, rest_changes, page):
     app.include_router(routes.router)
 
 
