@@ -18,7 +18,7 @@ import pytest
 from airflow_recovery.console import arguments
 from airflow_recovery.console import main as command_line
 from airflow_recovery.console.exit_codes import ExitCode
-from airflow_recovery.console.main import SUBCOMMANDS
+from airflow_recovery.console.main import subcommands
 from airflow_recovery.errors import RegionFailed
 from airflow_recovery.escaping import for_terminal
 
@@ -43,7 +43,9 @@ def values_of(command) -> list[tuple[str, list[str]]]:
     return found
 
 
-EMPTY = [(f"{subcommand.name} {option}", line) for subcommand in SUBCOMMANDS for option, line in values_of(subcommand)]
+EMPTY = [
+    (f"{subcommand.name} {option}", line) for subcommand in subcommands() for option, line in values_of(subcommand)
+]
 
 
 def called(line: list[str], capsys) -> tuple[int, str]:

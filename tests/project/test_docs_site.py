@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from airflow_recovery.console.exit_codes import EXIT_CODES
-from airflow_recovery.console.main import SUBCOMMANDS
+from airflow_recovery.console.main import subcommands
 from airflow_recovery.model.record_kinds import RECORD_KINDS
 from airflow_recovery.task import metrics
 from scripts.configuration_reference import PAGE, page
@@ -96,7 +96,7 @@ def test_every_row_of_the_restart_table_names_a_test_that_is_there() -> None:
 def test_the_command_line_page_names_every_command_and_exit_code() -> None:
     text = (DOCS / "cli.md").read_text()
     commands = re.findall(r"^\| `(\w+)", text, re.MULTILINE)
-    assert sorted(commands) == sorted(subcommand.name for subcommand in SUBCOMMANDS)
+    assert sorted(commands) == sorted(subcommand.name for subcommand in subcommands())
     codes = {
         int(code): said.replace("`", "") for code, said in re.findall(r"^\| (\d+) \| (.+) \|$", text, re.MULTILINE)
     }

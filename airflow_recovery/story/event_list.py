@@ -1,11 +1,14 @@
-"""One event of a run's history in a few words: what it is about, and what it says."""
+"""The history of a run, event by event: each with what it is about and what it says, in a few words."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any
 
+from airflow_recovery.errors import UnknownRegion
 from airflow_recovery.journal import events as ev
+from airflow_recovery.journal.history import Gap, read_stream
 from airflow_recovery.model.records import (
     AttemptState,
     Claim,
@@ -21,8 +24,69 @@ from airflow_recovery.model.records import (
     Reset,
     Withdrawal,
 )
+from airflow_recovery.planning.graph import did_you_mean
+from airflow_recovery.planning.plan_text import cut, table
+from airflow_recovery.story.asked import AskedRun
+from airflow_recovery.story.question import Given
 
+_WRITER_CHARS = 8
 _NOBODY = "-"
+
+
+@dataclass(frozen=True)
+class EventGap:
+    """Events of a process that are missing, or may be."""
+
+    writer: str
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True)
+class EventsAnswer:
+    """``events``: as `event_to_json`, each with ``writer``, ``seq``, ``about`` and ``says``."""
+
+    events: list[dict[str, Any]]
+    gaps: list[EventGap]
+
+    def text(self) -> str:
+        """A table of the events, and what is missing."""
+        rows = [
+            (each["occurred_at"], each["writer"][:_WRITER_CHARS], each["type"], each["about"], each["says"])
+            for each in self.events
+        ]
+        parts = [table(("time", "writer", "event", "about", "says"), rows) if rows else "No such event is recorded."]
+        if self.gaps:
+            holes = "\n".join(cut(f"  process {gap.writer}: {gap.kind}: {gap.text}") for gap in self.gaps)
+            parts.append(f"Events are missing, or may be (recovery does not need them):\n{holes}")
+        return "\n\n".join(parts)
+
+
+def events_of_run(
+    run: AskedRun,
+    region: Annotated[str | None, Given("only those about region R", "R")] = None,
+    type_: Annotated[str | None, Given("only those of this type", "TYPE", tuple(sorted(ev.EVENT_TYPES)))] = None,
+) -> EventsAnswer:
+    """Read the events in the order of the writers' clocks, which may disagree. Raises `UnknownRegion`."""
+    gaps: list[Gap] = []
+    recorded = list(read_stream(run.journal.store, run.journal.identity, gaps=gaps))
+    recorded.sort(key=lambda event: (event.event.occurred_at, event.writer, event.number))
+    chosen = [each for each in recorded if type_ in (None, each.event.type) and region in (None, region_of(each.event))]
+    if region is not None and not chosen:
+        regions = {found for event in recorded if (found := region_of(event.event)) is not None}
+        if region not in regions:
+            raise UnknownRegion(f"{region!r} is in no event{did_you_mean(region, regions)}.")
+    events = [
+        {
+            "writer": each.writer,
+            "seq": each.number,
+            **ev.event_to_json(each.event),
+            "about": about(each.event),
+            "says": " ".join(words(each.event).split()),
+        }
+        for each in chosen
+    ]
+    return EventsAnswer(events, [EventGap(gap.writer, gap.kind.value, gap.text) for gap in gaps])
 
 
 def about(event: ev.JobEvent) -> str:
