@@ -31,6 +31,7 @@ from airflow_recovery.story.question import Given
 
 _WRITER_CHARS = 8
 _NOBODY = "-"
+_MOST_NAMED = 5
 
 
 @dataclass(frozen=True)
@@ -115,44 +116,56 @@ def words(event: ev.JobEvent) -> str:
 
 def _ended(outcome: Outcome) -> str:
     if outcome.state is not AttemptState.FINISHED:
-        cause = outcome.cause.value if outcome.cause is not None else ""
-        return ": ".join(text for text in (cause, outcome.detail or "") if text)
+        cause = outcome.cause.value if outcome.cause is not None else "fenced"
+        return f"{cause}: {outcome.detail or 'no detail'}"
     rows = [manifest.rows for manifest in outcome.outputs if manifest.rows is not None]
     seconds = "" if outcome.spark_seconds is None else f", {outcome.spark_seconds:.1f} s of Spark"
     return f"{sum(rows):,} rows{seconds}" if rows else seconds.lstrip(", ")
 
 
 def _kept(event: ev.RegionKept) -> str:
-    saved = "" if event.seconds_saved is None else f", {event.seconds_saved:.1f} s saved"
-    return f"{event.why}{saved}"
+    return event.why + (f", {event.seconds_saved:.0f} s saved" if event.seconds_saved is not None else "")
+
+
+def _consumer_kept(event: ev.ConsumerKept) -> str:
+    detail = f" ({event.detail})" if event.detail else ""
+    return f"{event.producer}@{event.read} is now @{event.now}, by {event.by}{detail}"
 
 
 def _failover(event: ev.FailoverPlanned) -> str:
     lost = ", ".join(f"{read.region}@{read.attempt}" for read in event.lost)
-    return f"lost {lost}; runs {', '.join(region for region, _ in event.plan)}"
+    runs = [region for region, _ in event.plan]
+    more = f" and {len(runs) - _MOST_NAMED} more" if len(runs) > _MOST_NAMED else ""
+    return f"can't read {lost}; runs {', '.join(runs[:_MOST_NAMED])}{more}"
+
+
+def _declared(turn: Declared) -> str:
+    if turn.is_answer:
+        return "is what its operator makes as it is declared today: its own task has looked"
+    return f"{turn.who} has read another declaration of its operator, so its own task looks first"
 
 
 # By the class of what an event tells: a record, or the event itself.
 _WORDS: dict[type[Any], Callable[[Any], str]] = {
-    ev.JobPlanned: lambda event: f"{event.job}, plan {event.plan_hash[:8]}",
+    ev.JobPlanned: lambda event: f"{event.job} begins with plan {event.plan_hash[:8]}",
     Claim: lambda claim: f"try {claim.try_number} of {claim.airflow_run_id}",
     Outcome: _ended,
-    Reset: lambda reset: f"by {reset.who}: {reset.why}",
-    Lost: lambda lost: f"says {lost.reporter}: {'; '.join(lost.evidence)}",
-    Released: lambda released: f"by {released.who}",
-    Declared: lambda turn: "found valid by its own task" if turn.is_answer else f"asked by {turn.who}",
-    Committed: lambda committed: f"{committed.end.value.lower()} {committed.commit_id}".strip(),
+    Reset: lambda reset: f"was reset by {reset.who}: {reset.why}",
+    Lost: lambda lost: f"was reported lost by {lost.reporter}: {'; '.join(lost.evidence)}",
+    Released: lambda released: f"was released by {released.who}",
+    Declared: _declared,
+    Committed: lambda committed: f"{committed.end.value.lower()} {committed.commit_id or committed.probe}".rstrip(),
     CommitterEpoch: lambda committer: f"epoch {committer.epoch}",
     CommitterDead: lambda dead: f"by {dead.who}: {dead.why}",
     ev.SplitsCommitted: lambda batch: f"batch {batch.number}: {batch.splits} splits{' given up' if batch.lost else ''}",
-    Pin: lambda pin: f"{'pinned' if pin.is_pinned else 'unpinned'} by {pin.who}: {pin.why}",
-    Withdrawal: lambda turn: f"{'withdrawn' if turn.is_withdrawn else 'given back'} by {turn.who}: {turn.reason}",
-    Publish: lambda publish: f"publish {publish.number}, {len(publish.regions)} regions",
+    Pin: lambda pin: f"was {'pinned' if pin.is_pinned else 'unpinned'} by {pin.who}: {pin.why}",
+    Withdrawal: lambda turn: f"was {'withdrawn' if turn.is_withdrawn else 'given back'} by {turn.who}: {turn.reason}",
+    Publish: lambda publish: f"publish {publish.number} with {len(publish.regions)} regions",
     ev.WriteInDoubt: lambda event: f"{event.key}: {event.why}",
     ev.EventsDropped: lambda event: f"{event.count} events: {event.why}",
     ev.JobVertexInitialized: lambda event: f"{event.parallelism} subtasks",
     ev.RegionKept: _kept,
-    ev.ConsumerKept: lambda event: f"{event.producer}@{event.now} in place of @{event.read}: {event.by}",
+    ev.ConsumerKept: _consumer_kept,
     ev.FailoverPlanned: _failover,
     ev.RegionSkipped: lambda event: event.why,
     ev.Degraded: lambda event: f"{event.what}: {event.consequence}",
