@@ -92,7 +92,7 @@ class Advice:
     changes: tuple[Change, ...]
     notes: tuple[str, ...]
 
-    def first_line(self) -> str:
+    def in_one_line(self) -> str:
         """The whole of it in one line."""
         if self.mtbf_s is None:
             return f"{self.runs} runs, and nothing has failed: what a cut saves can't be told without --mtbf."

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import Depends, FastAPI, HTTPException
+from fastapi import APIRouter, Depends, FastAPI, HTTPException
 
 from airflow_recovery.airflow_compat import DagAccessEntity, GetUserDep, SessionDep, requires_access_dag
-from airflow_recovery.api_server import page, rest_pin, rest_plan, rest_release, rest_run, rest_withdraw
+from airflow_recovery.api_server import page, rest_changes, rest_plan, rest_run
 from airflow_recovery.api_server.access import MAY_ACT, MAY_CLEAR, same_origin
 from airflow_recovery.api_server.audit import audit
 from airflow_recovery.api_server.bodies import described, json_body
@@ -28,21 +28,30 @@ from airflow_recovery.attempt.rebuild import RebuildRequest
 from airflow_recovery.attempt.task_instances import ClearRequest
 from airflow_recovery.errors import NotMine
 from airflow_recovery.model.codec import from_json, to_json
+from airflow_recovery.story.question import QUESTIONS
 
-app = FastAPI(
-    title="Airflow Recovery",
-    version="1",
-    description="Runs as recovery sees them, plans and their execution, and the compare-and-clear that tasks use.",
-    # Its pages would fetch their scripts from elsewhere; the document itself is at openapi.json.
-    docs_url=None,
-    redoc_url=None,
-)
-add_error_handlers(app)
-for routes in (rest_run, rest_plan, rest_release, rest_pin, rest_withdraw, page):
-    app.include_router(routes.router)
+router = APIRouter()
 
 
-@app.post(
+def make_app() -> FastAPI:
+    """Make the application, with a route for each question that is registered."""
+    made = FastAPI(
+        title="Airflow Recovery",
+        version="1",
+        description="Runs as recovery sees them, plans and their execution, and the compare-and-clear that tasks use.",
+        # Its pages would fetch their scripts from elsewhere; the document itself is at openapi.json.
+        docs_url=None,
+        redoc_url=None,
+    )
+    add_error_handlers(made)
+    for routes in (rest_run, rest_plan, rest_changes, page):
+        made.include_router(routes.router)
+    made.include_router(rest_run.question_routes(QUESTIONS.values()))
+    made.include_router(router)
+    return made
+
+
+@router.post(
     "/dags/{dag_id}/runs/{run_id}/observe",
     dependencies=[Depends(requires_access_dag("GET", DagAccessEntity.TASK_INSTANCE)), Depends(same_origin)],
 )
@@ -57,7 +66,7 @@ def observe_run(dag_id: str, run_id: str, session: SessionDep) -> dict[str, Any]
 Body = Annotated[dict[str, Any], Depends(json_body(dict[str, Any]))]
 
 
-@app.post("/dags/{dag_id}/runs/{run_id}/clear", dependencies=MAY_CLEAR, openapi_extra=described(dict[str, Any]))
+@router.post("/dags/{dag_id}/runs/{run_id}/clear", dependencies=MAY_CLEAR, openapi_extra=described(dict[str, Any]))
 def clear_run(dag_id: str, run_id: str, body: Body, session: SessionDep, user: GetUserDep) -> dict[str, Any]:
     """Compare and clear: ``{"request": ClearRequest, "caller": {"key", "ti_id"} | null}`` -> a `ClearResult`."""
     try:
@@ -79,7 +88,7 @@ def clear_run(dag_id: str, run_id: str, body: Body, session: SessionDep, user: G
         raise HTTPException(422, str(error)) from error
 
 
-@app.post("/dags/{dag_id}/rebuild", dependencies=MAY_CLEAR, openapi_extra=described(dict[str, Any]))
+@router.post("/dags/{dag_id}/rebuild", dependencies=MAY_CLEAR, openapi_extra=described(dict[str, Any]))
 def rebuild_run(dag_id: str, body: Body, session: SessionDep, user: GetUserDep) -> dict[str, Any]:
     """Set the finished tasks of a re-created run to success: `RebuildRequest` -> `Rebuilt`."""
     try:
@@ -95,7 +104,10 @@ def rebuild_run(dag_id: str, body: Body, session: SessionDep, user: GetUserDep) 
 
 
 # Who may edit the task instances of every DAG, as the user of ``[recovery] api_conn_id`` may. It changes nothing.
-@app.get("/description", dependencies=MAY_ACT[:1], responses=RESPONSES)
+@router.get("/description", dependencies=MAY_ACT[:1], responses=RESPONSES)
 def description(session: SessionDep) -> dict[str, Any]:
     """Versions, the state store back end, ``[recovery]``'s places, and the clocks of server and database."""
     return describe(session)
+
+
+app = make_app()

@@ -20,8 +20,8 @@ from airflow_recovery.attempt.withdraw import withdraw
 from airflow_recovery.errors import Outdated
 from airflow_recovery.journal.owner import check_results
 from airflow_recovery.journal.recorded import recorded_journal
-from airflow_recovery.model.records import Pin, Withdrawal
 from airflow_recovery.store.lifecycle import kept_after_deletion
+from airflow_recovery.story.changed import Pinned, ReleasedData, Withdrawn
 from airflow_recovery.story.release_preview import attempt_to_release
 from airflow_recovery.story.what_if import asked_by, changes, prepared_from_json, tasks_to_clear
 
@@ -69,23 +69,9 @@ def apply_kept_plan(
     return AppliedPlan(now.id, resets, tasks_to_clear(view, applied, now, observation))
 
 
-@dataclass(frozen=True)
-class ReleasedAttempt:
-    """The data that was deleted. ``readers``: attempts that have started to read it.
-
-    ``kept_after_deletion``: why the deleted objects stay readable in their bucket; empty if they are gone.
-    """
-
-    attempt: int
-    files: int
-    bytes: int
-    readers: str
-    kept_after_deletion: str
-
-
 def release_attempt(
     access: Access, *, dag_id: str, run_key: str, group: str | None, who: str, asked: Mapping[str, Any]
-) -> ReleasedAttempt:
+) -> ReleasedData:
     """Delete the data of an ``attempt`` of a ``region``. Raises `Outdated` if another attempt counts, and `Refused`.
 
     Raises `ConfigurationError` if the results are another journal's.
@@ -101,25 +87,26 @@ def release_attempt(
     with recorded_journal(view.journal) as journal:
         deleted = release_by_hand(journal, access.results, hand, who, force=asked["force"])
     kept = kept_after_deletion(access.results) if deleted.objects else ""
-    return ReleasedAttempt(hand.attempt.number, deleted.objects, deleted.size, deleted.readers, kept)
+    return ReleasedData.of(hand, deleted, kept)
 
 
 def pin_attempt(
     access: Access, *, dag_id: str, run_key: str, group: str | None, who: str, asked: Mapping[str, Any]
-) -> Pin:
+) -> Pinned:
     """Pin the data of an ``attempt`` of a ``region``, or unpin them."""
     view = access.view_of(dag_id, run_key, group)
     access.audit(asked)
     change = pins.pin if asked["pinned"] else pins.unpin
     with recorded_journal(view.journal) as journal:
-        return change(journal, view.in_use.state, asked["region"], asked["attempt"], who, asked["why"])
+        return Pinned.of(change(journal, view.in_use.state, asked["region"], asked["attempt"], who, asked["why"]))
 
 
 def withdraw_results(
     access: Access, *, dag_id: str, run_key: str, group: str | None, who: str, asked: Mapping[str, Any]
-) -> list[Withdrawal]:
+) -> Withdrawn:
     """Withdraw what the newest publish names of a ``region``, or give it back."""
     view = access.view_of(dag_id, run_key, group)
     access.audit(asked)
     with recorded_journal(view.journal) as journal:
-        return list(withdraw(journal, asked["region"], who, asked["reason"], withdrawn=asked["withdrawn"]))
+        turns = withdraw(journal, asked["region"], who, asked["reason"], withdrawn=asked["withdrawn"])
+    return Withdrawn.of(turns)

@@ -9,9 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
-from airflow_recovery.api_server.audit import audit
 from airflow_recovery.api_server.budget import BudgetedStore
-from airflow_recovery.api_server.dag_runs import find_dag_run
 from airflow_recovery.api_server.reader_process import Question, Tries
 from airflow_recovery.api_server.readers import readers
 from airflow_recovery.api_server.readings import Access, LargeJournal
@@ -21,8 +19,6 @@ from airflow_recovery.hooks.stores import Stores, Timeouts, open_stores
 from airflow_recovery.journal.owner import check_owner
 
 if TYPE_CHECKING:
-    from sqlalchemy.orm import Session
-
     from airflow_recovery.attempt.task_instances import Observation
     from airflow_recovery.driver.region_spec import StoreSpec
 
@@ -110,8 +106,8 @@ class Apart:
         return readers.ask(self.arguments["dag_id"], question, partial(_hear, stores, self.audit), self.most_s)
 
 
-_large: OrderedDict[tuple[str, ...], None] = OrderedDict()
-"""Runs whose journals are large: the API server does not list them again."""
+_large: OrderedDict[tuple[Any, ...], None] = OrderedDict()
+"""Runs whose journals are large, and questions about DAGs with such a run: the API server does not list them again."""
 
 
 def read(
@@ -122,7 +118,8 @@ def read(
     ``tries``: the task instances of the run, for a function that has an argument ``observation``.
     """
     access = deployment_access(audit, refuses_large=True)
-    about = (function.__name__ if "run_key" not in arguments else "", arguments["dag_id"], arguments.get("run_key", ""))
+    run_key = arguments.get("run_key")
+    about = (arguments.get("question", function) if run_key is None else None, arguments["dag_id"], run_key)
     if about not in _large:
         try:
             more = {} if tries is None else {"observation": tries.observation}
@@ -138,34 +135,6 @@ def change(function: Callable[..., Any], audit: Audit, tries: KnownTries | None 
     """Call a function of `airflow_recovery.api_server.changes`. Wait in this thread if another process works."""
     found = read(function, tries, audit, **arguments)
     return replace(found, most_s=CHANGE_S).ask() if isinstance(found, Apart) else found
-
-
-def audited_change(
-    function: Callable[..., Any],
-    event: str,
-    session: Session,
-    who: str,
-    *,
-    dag_id: str,
-    run_id: str,
-    group: str | None,
-    asked: dict[str, Any],
-) -> Any:
-    """As `change`, for a run and a function with these arguments. The function audits ``event`` before it acts.
-
-    Raises `RunMissing`, and the errors of the function.
-    """
-    row = find_dag_run(session, dag_id, run_id)
-    session.close()  # the connection serves others while the store is asked
-    return change(
-        function,
-        lambda said: audit(session, who, event, dag_id, run_id, dict(said)),
-        dag_id=dag_id,
-        run_key=row.run_key,
-        group=group,
-        who=who,
-        asked=asked,
-    )
 
 
 def _hear(stores: Stores, audit: Audit, kind: str, about: Any) -> StoreSpec | bool | None:

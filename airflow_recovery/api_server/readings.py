@@ -19,8 +19,6 @@ from typing import Any
 from pydantic import TypeAdapter
 from pydantic.dataclasses import dataclass
 
-from airflow_recovery.advice.advising import advise
-from airflow_recovery.advice.history import history_of
 from airflow_recovery.attempt.task_instances import Observation
 from airflow_recovery.errors import JournalError, NothingRecorded
 from airflow_recovery.journal.journal import Journal
@@ -30,24 +28,13 @@ from airflow_recovery.planning.evaluation import Evaluation
 from airflow_recovery.results.places import Asker, ResultPlaces
 from airflow_recovery.store.object_store import ObjectInfo, ObjectStore
 from airflow_recovery.story import what_if
-from airflow_recovery.story.compared_components import compared_components
-from airflow_recovery.story.mode import ChannelView, story_modes
-from airflow_recovery.story.past_runs import past_runs
+from airflow_recovery.story.asked import AskedDag, AskedRun
+from airflow_recovery.story.question import Question
 from airflow_recovery.story.region_status import RegionStatus
-from airflow_recovery.story.run_costs import (
-    RegionCost,
-    RunCost,
-    kept_in,
-    most_repeated,
-    region_costs,
-    run_cost,
-    slowest,
-)
 from airflow_recovery.story.run_document import RunDocument, region_page, run_document
 from airflow_recovery.story.run_lookup import groups_of
 from airflow_recovery.story.run_view import RunView, view_run
 
-ADVISED_BY = 10
 _SEGMENTS = 2000
 """How many segments of event streams are listed to notice new events. A run with more has no history on the page."""
 
@@ -211,26 +198,28 @@ def read_regions(  # noqa: PLR0913 - a parameter each
     return as_json(region_page(view, observation, of=of, status=status, search=search, offset=offset, limit=limit))
 
 
-def read_why(access: Access, *, dag_id: str, run_key: str, group: str | None, region: str) -> bytes:
-    """Compare the code, settings and arguments of the newest attempt of a region with the attempt before it."""
-    return as_json(compared_components(access.view_of(dag_id, run_key, group), region))
-
-
-@dataclass(frozen=True)
-class ChannelsAnswer:
-    """The channels of a run; most runs have none."""
-
-    channels: list[ChannelView]
-
-
-def read_channels(access: Access, *, dag_id: str, run_key: str, group: str | None) -> bytes:
-    """Read the loss ledger of each channel."""
-    journal = access.journal_of(dag_id, run_key, group)
-    if access.refuses_large:
-        access.listed(journal)
-    return as_json(
-        ChannelsAnswer([ledger for mode in story_modes() for ledger in mode.ledgers(access.results, journal)])
-    )
+def read_answer(
+    access: Access,
+    *,
+    question: Question,
+    dag_id: str,
+    group: str | None,
+    arguments: Mapping[str, Any],
+    run_key: str | None = None,
+) -> bytes:
+    """Ask a question about a run or, without ``run_key``, about the runs of a DAG."""
+    asked: Any
+    if run_key is None:
+        asked = AskedDag(access.journal, dag_id, group, access.view)
+    else:
+        journal = access.journal_of(dag_id, run_key, group)
+        if question.shape.reads is RunView:
+            asked = access.view(journal)
+        else:
+            asked = AskedRun(journal, access.results)
+            if access.refuses_large:
+                access.listed(journal)
+    return as_json(question.ask(asked, dict(arguments)))
 
 
 # --- the runs of a DAG -----------------------------------------------------------------------------------------------
@@ -295,47 +284,6 @@ def _group(access: Access, dag_id: str, run: KnownRun, group: str, groups: list[
         # The other groups may be readable. Errors of the store concern all groups, so they are raised.
         return GroupSummary(group, {}, 0, 0.0, " ".join(str(error).split()))
     return GroupSummary(group, document.statuses, sum(document.statuses.values()), document.saved.seconds_saved)
-
-
-@dataclass(frozen=True)
-class AdviceAnswer:
-    """One line of advice on which results to write; `airflow recovery advise` prints all of it.
-
-    ``costs``: of each run that can be read, the oldest first; ``slowest`` and ``repeated``: regions over these runs.
-    ``notes``: which runs can't be read, and why, each in a sentence.
-    """
-
-    dag_id: str
-    group_id: str
-    runs: int
-    first_line: str
-    costs: list[RunCost]
-    slowest: list[RegionCost]
-    repeated: list[RegionCost]
-    notes: list[str]
-
-
-def read_advice(access: Access, *, dag_id: str, group: str | None) -> bytes:
-    """Report what the newest `ADVISED_BY` runs cost and saved, and the first line of `airflow recovery advise`."""
-    past = past_runs(access.journal, dag_id, group, ADVISED_BY, read=access.view)
-    advice = advise(history_of(past.runs))
-    costs = [
-        run_cost(run, kept_in(access.journal, RunIdentity(dag_id, run.run_key, past.group_id), run))
-        for run in past.runs
-    ]
-    regions = region_costs(past.runs)
-    return as_json(
-        AdviceAnswer(
-            dag_id,
-            past.group_id,
-            advice.runs,
-            advice.first_line(),
-            costs,
-            slowest(regions),
-            most_repeated(regions),
-            past.notes,
-        )
-    )
 
 
 # --- where results lie -----------------------------------------------------------------------------------------------

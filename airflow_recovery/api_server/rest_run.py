@@ -1,12 +1,13 @@
-"""``GET``: a run as it is, the loss ledgers of its channels, the last runs of a DAG, and what they cost.
+"""``GET``: a run as it is, the last runs of a DAG, and the questions (`airflow_recovery.story.question`).
 
 Equal requests at the same time share one reading (`airflow_recovery.api_server.shared_reads`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Annotated, Any
+import inspect
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Annotated, Any, Literal
 
 import anyio.to_thread
 from fastapi import APIRouter, Header, Query, Response
@@ -19,23 +20,20 @@ from airflow_recovery.api_server.dag_runs import RunRow, find_dag_run, newest_da
 from airflow_recovery.api_server.journals import KnownTries, read
 from airflow_recovery.api_server.places import Who
 from airflow_recovery.api_server.readings import (
-    AdviceAnswer,
-    ChannelsAnswer,
     KnownRun,
     RunRead,
     RunsAnswer,
-    read_advice,
-    read_channels,
+    read_answer,
     read_regions,
     read_run,
     read_runs,
-    read_why,
 )
 from airflow_recovery.api_server.rest_errors import RESPONSES
 from airflow_recovery.api_server.rest_plan import Group
 from airflow_recovery.api_server.shared_reads import kept_documents, shared_reads
 from airflow_recovery.api_server.store_routes import JSON, StoreRoute
-from airflow_recovery.story.compared_components import ComparedComponents
+from airflow_recovery.story.asked import AskedDag
+from airflow_recovery.story.question import Argument, MayAsk, Question
 from airflow_recovery.story.region_status import RegionStatus
 from airflow_recovery.story.run_document import RegionPage, RunDocument
 from airflow_recovery.story.run_story import MAX_REGIONS
@@ -123,33 +121,6 @@ async def get_regions(  # noqa: PLR0913 - a parameter each
     )
 
 
-@router.get("/dags/{dag_id}/runs/{run_id}/why", dependencies=MAY_READ, response_model=ComparedComponents)
-async def get_why(
-    dag_id: str,
-    run_id: str,
-    user: GetUserDep,
-    region: Annotated[str, Query(max_length=1000)],
-    group: Group = None,
-) -> Response:
-    """What the newest attempt of a region was made of, and the attempt before it: code, settings, arguments."""
-
-    def work() -> Any:
-        return read(read_why, dag_id=dag_id, run_key=_run_key(dag_id, run_id), group=group, region=region)
-
-    return await _shared(user, dag_id, ("why", run_id, group, region), work)
-
-
-# Apart from the run itself: the logs of its channels may be long.
-@router.get("/dags/{dag_id}/runs/{run_id}/channels", dependencies=MAY_READ, response_model=ChannelsAnswer)
-async def get_channels(dag_id: str, run_id: str, user: GetUserDep, group: Group = None) -> Response:
-    """Of each channel of the run, in each of its generations: what is committed, lost, and not known."""
-
-    def work() -> Any:
-        return read(read_channels, dag_id=dag_id, run_key=_run_key(dag_id, run_id), group=group)
-
-    return await _shared(user, dag_id, ("channels", run_id, group), work)
-
-
 @router.get("/dags/{dag_id}/runs", dependencies=MAY_READ, response_model=RunsAnswer)
 async def get_runs(dag_id: str, user: GetUserDep, limit: Annotated[int, Query(ge=1, le=MAX_RUNS)] = 10) -> Response:
     """The newest runs of a DAG, with how many regions are in which status. A run that can't be read says why."""
@@ -165,10 +136,91 @@ async def get_runs(dag_id: str, user: GetUserDep, limit: Annotated[int, Query(ge
     return await _shared(user, dag_id, ("runs", limit), work)
 
 
-@router.get("/dags/{dag_id}/advice", dependencies=MAY_READ, response_model=AdviceAnswer)
-async def get_advice(dag_id: str, user: GetUserDep, group: Group = None) -> Response:
-    """What the newest runs cost and saved, and what `airflow recovery advise` says of them first."""
-    return await _shared(user, dag_id, ("advice", group), lambda: read(read_advice, dag_id=dag_id, group=group))
+@dataclass(frozen=True)
+class QuestionView:
+    """A question with a button. ``path``: the last part of its route. ``requires``: names of its required arguments."""
+
+    name: str
+    path: str
+    label: str
+    help: str
+    about: Literal["run", "dag"]
+    requires: list[str]
+
+
+@dataclass(frozen=True)
+class QuestionsAnswer:
+    """The questions for which the tab has a button."""
+
+    questions: list[QuestionView]
+
+
+def question_routes(questions: Iterable[Question]) -> APIRouter:
+    """Return a route for each question that users of Airflow may ask, and one that lists those with a label."""
+    views = {question: _view_of(question) for question in questions if question.who is MayAsk.READERS}
+    listed = QuestionsAnswer([view for view in views.values() if view.label])
+    routes = APIRouter(responses=RESPONSES, route_class=StoreRoute)
+
+    # The path names a DAG, so that every user who may see the tab may read the list.
+    @routes.get("/dags/{dag_id}/questions", dependencies=MAY_READ, response_model=QuestionsAnswer)
+    async def get_questions(dag_id: str) -> QuestionsAnswer:
+        """The questions for which the tab has a button."""
+        return listed
+
+    for question, view in views.items():
+        routes.add_api_route(
+            f"/dags/{{dag_id}}{'' if view.about == 'dag' else '/runs/{run_id}'}/{view.path}",
+            _endpoint(question),
+            name=f"get_{question.name}",
+            description=question.help,
+            dependencies=MAY_READ,
+            response_model=question.shape.answer,
+        )
+    return routes
+
+
+def _endpoint(question: Question) -> Callable[..., Coroutine[Any, Any, Response]]:
+    """Return the function that FastAPI calls for each request, with the question's arguments as parameters."""
+
+    async def ask(dag_id: str, user: Any, group: str | None, run_id: str | None = None, **arguments: Any) -> Response:
+        def work() -> Any:
+            run: dict[str, Any] = {} if run_id is None else {"run_key": _run_key(dag_id, run_id)}
+            return read(read_answer, question=question, dag_id=dag_id, group=group, arguments=arguments, **run)
+
+        return await _shared(user, dag_id, (question.name, run_id, group, *arguments.values()), work)
+
+    arguments = question.shape.arguments
+    run = {} if question.shape.reads is AskedDag else {"run_id": str}
+    kinds: dict[str, Any] = {"dag_id": str, **run, "user": GetUserDep, "group": Group}
+    kinds |= {argument.parameter: _query(argument) for argument in arguments}
+    defaults = {argument.parameter: argument.default for argument in arguments if not argument.is_required}
+    defaults["group"] = None
+    parameters = [
+        inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            annotation=kind,
+            default=defaults.get(name, inspect.Parameter.empty),
+        )
+        for name, kind in kinds.items()
+    ]
+    ask.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return ask
+
+
+def _query(argument: Argument) -> Any:
+    kind: Any = Literal[tuple(argument.given.choices)] if argument.given.choices else argument.kind
+    most = 1000 if kind is str else None
+    if argument.default is None and not argument.is_required:
+        kind = kind | None
+    return Annotated[kind, Query(alias=argument.name, description=argument.given.help, max_length=most)]
+
+
+def _view_of(question: Question) -> QuestionView:
+    about: Literal["run", "dag"] = "dag" if question.shape.reads is AskedDag else "run"
+    requires = [argument.name for argument in question.shape.arguments if argument.is_required]
+    path = question.path or question.name
+    return QuestionView(question.name, path, question.label, question.help, about, requires)
 
 
 async def _known(user: Any, dag_id: str, run_id: str) -> tuple[RunRow, KnownTries]:

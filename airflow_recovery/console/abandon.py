@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import argparse
 import json
-import uuid
+from dataclasses import asdict
 
 from airflow_recovery.attempt.abandon import abandon, look_at_abandon
-from airflow_recovery.console.arguments import add_run_arguments, journal_of
-from airflow_recovery.console.deployment import deployment_of
+from airflow_recovery.console.applying import clear_tasks, code_of
+from airflow_recovery.console.arguments import add_run_arguments, run_to_change
 from airflow_recovery.console.exit_codes import ExitCode
-from airflow_recovery.console.terminal import output
+from airflow_recovery.console.terminal import answer
 from airflow_recovery.console.user import user_name
 from airflow_recovery.journal.recorded import recorded_journal
-from airflow_recovery.story.clearing import clear_text, task_keys
-from airflow_recovery.story.run_view import view_run
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,36 +31,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """The subcommand. `ExitCode.REFUSED` where the target has taken it, or a process might still commit it."""
-    deployment = deployment_of(args)
-    view = view_run(journal_of(args, deployment.journal, uuid.uuid4().hex))
-    identity, region = view.journal.identity, view.region(args.region)
+    deployment, view = run_to_change(args)
+    region = view.region(args.region)
     with recorded_journal(view.journal) as journal:
         finish = look_at_abandon(
             journal, view.in_use.state, region.name, deployment.open_committer, not_applied=args.not_applied
         )
         if not args.dry_run:
             abandon(journal, finish, user_name(), args.why)
-    run_id, keys = view.airflow_run_id(args.run), task_keys(identity, [region])
-    cleared = None if args.dry_run else deployment.clear(identity.dag_id, run_id, keys)
-    if args.json:
-        document = {
-            "region": finish.region,
-            "attempt": finish.attempt,
-            "sink": finish.spec.sink,
-            "config": json.loads(finish.spec.config),
-            "target_says": finish.target_says,
-            "dry_run": args.dry_run,
-            "airflow_run_id": run_id,
-            "clear": keys,
-            "cleared": cleared,
-        }
-        output(json.dumps(document, indent=1))
-    else:
-        where = f"{finish.spec.sink} with {finish.spec.config}; the target says: {finish.target_says}"
-        output(f"{finish.name} is prepared for {where}.")
-        does = "Would abandon" if args.dry_run else "Abandoned"
-        output(f"{does} {finish.name}: its rows are never committed, and {finish.region} runs again.")
-        if not args.dry_run:
-            rest = clear_text(identity, run_id, keys) if cleared is None else f"Cleared: {', '.join(cleared) or '-'}."
-            output(rest)
-    return ExitCode.CLEAR_BY_HAND if cleared is None and not args.dry_run else ExitCode.DONE
+    cleared = clear_tasks(deployment, view, args.run, [region], dry_run=args.dry_run)
+    document = {
+        "region": finish.region,
+        "attempt": finish.attempt,
+        "sink": finish.spec.sink,
+        "config": json.loads(finish.spec.config),
+        "target_says": finish.target_says,
+        "dry_run": args.dry_run,
+        **asdict(cleared),
+    }
+    where = f"{finish.spec.sink} with {finish.spec.config}; the target says: {finish.target_says}"
+    does = "Would abandon" if args.dry_run else "Abandoned"
+    lines = [
+        f"{finish.name} is prepared for {where}.",
+        f"{does} {finish.name}: its rows are never committed, and {finish.region} runs again.",
+        *([] if args.dry_run else [cleared.text(view.journal.identity)]),
+    ]
+    answer(args, document, "\n".join(lines))
+    return ExitCode.DONE if args.dry_run else code_of(cleared)

@@ -12,7 +12,7 @@ from airflow_recovery.attempt.commit import token_of
 from airflow_recovery.console.arguments import name
 from airflow_recovery.console.deployment import deployment_of
 from airflow_recovery.console.exit_codes import ExitCode
-from airflow_recovery.console.terminal import output
+from airflow_recovery.console.terminal import answer
 from airflow_recovery.errors import ConfigurationError, NothingRecorded
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.model.committing import CommitSpec
@@ -62,18 +62,16 @@ def run(args: argparse.Namespace) -> int:
         raise NothingRecorded(
             f"Expected a target that holds rows of {args.old}, found none in the sinks that the journal has for it."
         )
-    if args.json:
-        output(json.dumps({"dry_run": args.dry_run, "adopted": adopted}, indent=1))
-    else:
-        does = "Would adopt" if args.dry_run else "Adopted"
-        for each in adopted:
-            output(
-                f"{does} {each['old']}: attempt {each['attempt']} in {json.dumps(each['target'])} is {each['new']}'s."
-            )
-        output(
-            "Now clear the task. If its sink appends, and its code or inputs have changed since, the task fails: then "
-            "remove the rows and the token from the target first."
-        )
+    does = "Would adopt" if args.dry_run else "Adopted"
+    lines = [
+        f"{does} {each['old']}: attempt {each['attempt']} in {json.dumps(each['target'])} is {each['new']}'s."
+        for each in adopted
+    ]
+    lines.append(
+        "Now clear the task. If its sink appends, and its code or inputs have changed since, the task fails: then "
+        "remove the rows and the token from the target first."
+    )
+    answer(args, {"dry_run": args.dry_run, "adopted": adopted}, "\n".join(lines))
     return ExitCode.DONE
 
 

@@ -1,16 +1,18 @@
-"""What every subcommand that looks at one run asks for."""
+"""What every subcommand that looks at one run, or at the runs of a DAG, asks for."""
 
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass
+import uuid
 
 from airflow_recovery.console.bundle import BundleStore, journal_in
-from airflow_recovery.console.deployment import deployment_of
+from airflow_recovery.console.deployment import Deployment, deployment_of
 from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.store.object_store import ObjectStore
+from airflow_recovery.story.asked import AskedRun
 from airflow_recovery.story.run_lookup import find_run
+from airflow_recovery.story.run_view import RunView, view_run
 
 
 def add_run_arguments(parser: argparse.ArgumentParser, *, all_runs: bool = False, bundle: bool = False) -> None:
@@ -33,6 +35,12 @@ def add_run_arguments(parser: argparse.ArgumentParser, *, all_runs: bool = False
     parser.add_argument("--group", metavar="G", type=name, help="task group; needed only where a run has several")
 
 
+def add_dag_arguments(parser: argparse.ArgumentParser) -> None:
+    """DAG and --group."""
+    parser.add_argument("dag", metavar="DAG", type=name, help="DAG id")
+    parser.add_argument("--group", metavar="G", type=name, help="task group; needed only where runs have several")
+
+
 def name(text: str) -> str:
     """An argparse type: a name that is not empty, as ``"$DAG"`` is where the variable is not set."""
     if not text.strip():
@@ -45,24 +53,21 @@ def journal_of(args: argparse.Namespace, store: ObjectStore, writer: str) -> Jou
     return Journal(store, find_run(store, args.dag, args.run, args.group), writer=writer)
 
 
-@dataclass(frozen=True)
-class RunToRead:
-    """``results``: the store of its channels. `None` of a bundle without them, and ``no_channels`` says why."""
-
-    journal: Journal
-    results: ObjectStore | None
-    no_channels: str = ""
+def run_to_change(args: argparse.Namespace) -> tuple[Deployment, RunView]:
+    """The deployment, and the run that the arguments name, read once. Raises as `journal_of`."""
+    deployment = deployment_of(args)
+    return deployment, view_run(journal_of(args, deployment.journal, uuid.uuid4().hex))
 
 
-def run_to_read(args: argparse.Namespace) -> RunToRead:
+def run_to_read(args: argparse.Namespace) -> AskedRun:
     """The run, or the bundle, that the arguments name. Raises as `journal_of` and `BundleStore`."""
-    if args.bundle is not None:
+    if getattr(args, "bundle", None) is not None:
         if args.dag is not None:
             raise ConfigurationError("Expected DAG and RUN, or --bundle FILE, found both: a bundle holds one run.")
         bundle = BundleStore(args.bundle)
         results = bundle if bundle.no_channels is None else None
-        return RunToRead(journal_in(bundle), results, bundle.no_channels or "")
+        return AskedRun(journal_in(bundle), results, bundle.no_channels or "")
     if args.run is None:
         raise ConfigurationError("Expected DAG and RUN, or --bundle FILE, found neither.")
     deployment = deployment_of(args)
-    return RunToRead(journal_of(args, deployment.journal, "reader"), deployment.results)
+    return AskedRun(journal_of(args, deployment.journal, "reader"), deployment.results)

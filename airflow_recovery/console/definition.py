@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from airflow_recovery.airflow_compat import ActionCommand, GroupCommand, suppress_logs_and_warning
-from airflow_recovery.console.main import DESCRIPTION, EPILOG, SUBCOMMANDS, Subcommand, execute, leave
+from airflow_recovery.console.main import DESCRIPTION, EPILOG, Subcommand, execute, leave, subcommands
 
 if TYPE_CHECKING:
     from airflow_recovery.airflow_compat import CLICommand
@@ -54,9 +54,9 @@ def _action(subcommand: Subcommand) -> Callable[[argparse.Namespace], None]:
 
 
 def recovery_commands() -> list[CLICommand]:
-    """What Airflow adds to its command line: the group ``recovery``, with one command for each of `SUBCOMMANDS`."""
+    """What Airflow adds to its command line: the group ``recovery``, with each of `subcommands`."""
     commands: list[Any] = [
         ActionCommand(subcommand.name, subcommand.help, _action(subcommand), (_Arguments(subcommand),), epilog=EPILOG)  # type: ignore[arg-type]
-        for subcommand in SUBCOMMANDS
+        for subcommand in subcommands()
     ]
     return [GroupCommand("recovery", "Fine-grained recovery of Spark pipelines", commands, DESCRIPTION, EPILOG)]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import json
 import re
 import uuid
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from airflow_recovery.console.deployment import Deployment, deployment_of
 from airflow_recovery.console.doctor import results_for_bundle
 from airflow_recovery.console.exit_codes import ExitCode
 from airflow_recovery.console.plan import plan_document
-from airflow_recovery.console.terminal import output
+from airflow_recovery.console.terminal import answer
 from airflow_recovery.errors import RecoveryError
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.story.run_view import view_run
@@ -46,13 +46,10 @@ def run(args: argparse.Namespace) -> int:
         _plan(args, deployment, journal),
         doctor=results_for_bundle(args),
     )
-    if args.json:
-        document = {"file": str(path), "objects": written.objects, "altered": written.altered}
-        output(json.dumps({**document, "missing": written.missing}, indent=1))
-    else:
-        masked = f" In {len(written.altered)} of them something that looks like a secret was replaced."
-        text = f"{path}: {written.objects:,} objects of the journal and of channels' logs, the plan, versions, doctor."
-        output(text + (masked if written.altered else "") + f"\nRead it with: show --bundle {path}")
+    masked = f" In {len(written.altered)} of them something that looks like a secret was replaced."
+    text = f"{path}: {written.objects:,} objects of the journal and of channels' logs, the plan, versions, doctor."
+    text += (masked if written.altered else "") + f"\nRead it with: show --bundle {path}"
+    answer(args, {"file": str(path), **asdict(written)}, text)
     return ExitCode.DONE
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 
 from airflow_recovery.console.arguments import name
 from airflow_recovery.console.connect import add_connect_argument, cache_server_of
 from airflow_recovery.console.deployment import deployment_of
 from airflow_recovery.console.exit_codes import ExitCode
-from airflow_recovery.console.terminal import output
+from airflow_recovery.console.terminal import answer
 from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.journal.owner import check_results, own_results
 from airflow_recovery.model.retention import Retention, parse_duration_s
@@ -81,5 +80,5 @@ def run(args: argparse.Namespace) -> int:
         live_run=deployment.live_run,
     )
     report = sweeper.sweep()
-    output(json.dumps(report.to_json(), indent=1) if args.json else report.text())
+    answer(args, report, report.text())
     return ExitCode.NO_ANSWER if report.unread else ExitCode.DONE

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
@@ -15,7 +14,7 @@ from airflow_recovery.console.arguments import name
 from airflow_recovery.console.deployment import Deployment, deployment_of
 from airflow_recovery.console.exit_codes import ExitCode
 from airflow_recovery.console.impact_text import impact_markdown, impact_text, limit_text
-from airflow_recovery.console.terminal import output
+from airflow_recovery.console.terminal import answer
 from airflow_recovery.console.versions import open_version, reports_of
 from airflow_recovery.errors import ConfigurationError, NothingRecorded, RecordInvalid
 from airflow_recovery.job.vertex_changes import with_lines
@@ -152,10 +151,8 @@ def run(args: argparse.Namespace) -> int:
         unread = f" What can't be imported: {'; '.join(failures)}" if failures else ""
         raise NothingRecorded(f"Neither {args.old} nor {args.new} nor the journal has a DAG {unknown[0]!r}.{unread}")
     impact = Impact(args.old, args.new, span.text(), tuple(jobs), tuple(failures), tuple(notes))
-    if args.json:
-        output(json.dumps(_document(impact, args.max_seconds), indent=1))
-    else:
-        output((impact_markdown if args.markdown else impact_text)(impact, args.max_seconds))
+    text = (impact_markdown if args.markdown else impact_text)(impact, args.max_seconds)
+    answer(args, _document(impact, args.max_seconds), text)
     if args.max_seconds is not None and limit_text(impact, args.max_seconds)[0]:
         return ExitCode.OVER_LIMIT
     return ExitCode.DONE if impact.is_complete else ExitCode.INCOMPLETE

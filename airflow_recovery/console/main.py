@@ -9,14 +9,14 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from types import ModuleType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from airflow_recovery.console.exit_codes import EXIT_CODES, ExitCode, exit_code_of
 from airflow_recovery.console.terminal import answers_only
 from airflow_recovery.doctor.checking import CHECK_THREAD
 from airflow_recovery.errors import ConfigurationError, RecoveryError
 from airflow_recovery.escaping import for_terminal
+from airflow_recovery.story.question import QUESTIONS, Question
 
 DESCRIPTION = "Fine-grained recovery of Spark pipelines: what a run did, what would run again, and why."
 EPILOG = "exit codes: " + "; ".join(f"{code.value} {code.meaning}" for code in EXIT_CODES)
@@ -24,37 +24,47 @@ EPILOG = "exit codes: " + "; ".join(f"{code.value} {code.meaning}" for code in E
 
 @dataclass(frozen=True)
 class Subcommand:
-    """One subcommand: its name, one line of help, and the module that has ``add_arguments`` and ``run``."""
+    """One subcommand: its name, one line of help, and the module that has ``add_arguments`` and ``run``.
+
+    Or the ``question`` that it asks, in place of a module.
+    """
 
     name: str
     help: str
-    module: str
+    module: str = ""
+    question: Question | None = None
 
-    def load(self) -> ModuleType:
-        """The module, imported when the subcommand is used."""
-        return import_module(self.module)
+    def load(self) -> Any:
+        """What has ``add_arguments`` and ``run``, imported when the subcommand is used."""
+        if self.question is None:
+            return import_module(self.module)
+        from airflow_recovery.console.asking import QuestionCommand
+
+        return QuestionCommand(self.question)
 
 
-SUBCOMMANDS = (
+_COMMANDS = (
     Subcommand("plan", "what would run, what is kept, and why", "airflow_recovery.console.plan"),
     Subcommand("show", "what a run did: vertices, attempts, results", "airflow_recovery.console.show"),
-    Subcommand("why", "what an attempt was made of, and what has changed since", "airflow_recovery.console.why"),
     Subcommand("restart", "run regions again: the plan, and its application", "airflow_recovery.console.restart"),
     Subcommand("rebuild", "set what has finished to success in a re-created run", "airflow_recovery.console.rebuild"),
     Subcommand("confirm", "go on with a commit in doubt: its old process is dead", "airflow_recovery.console.confirm"),
     Subcommand("abandon", "give up a commit that its target refuses", "airflow_recovery.console.abandon"),
     Subcommand("adopt", "a renamed task or DAG owns its rows in targets", "airflow_recovery.console.adopt"),
     Subcommand("verify", "check the invariants I1 to I15 of runs, independently", "airflow_recovery.console.verify"),
-    Subcommand("events", "the history of a run, event by event", "airflow_recovery.console.events"),
     Subcommand("export", "one file for a bug report: journal, plan, versions", "airflow_recovery.console.export"),
     Subcommand("release", "let the data of one result go now", "airflow_recovery.console.release"),
     Subcommand("pin", "keep the data of one result, whatever the policy says", "airflow_recovery.console.pin"),
     Subcommand("withdraw", "take a published result from other DAGs", "airflow_recovery.console.withdraw"),
-    Subcommand("advise", "which results to write and which not, by past runs", "airflow_recovery.console.advise"),
     Subcommand("doctor", "whether what is installed and configured here will work", "airflow_recovery.console.doctor"),
     Subcommand("impact", "what a deploy of other code makes run again", "airflow_recovery.console.impact"),
     Subcommand("gc", "delete what nobody will read any more, and say what and why", "airflow_recovery.console.gc"),
 )
+
+
+def subcommands() -> tuple[Subcommand, ...]:
+    """Return every subcommand, those of questions last."""
+    return (*_COMMANDS, *(Subcommand(each.name, each.help, question=each) for each in QUESTIONS.values()))
 
 
 def execute(subcommand: Subcommand, args: argparse.Namespace) -> int:
@@ -94,10 +104,11 @@ def leave(code: int, *, at_once: bool = False) -> NoReturn:
 def main(argv: Sequence[str] | None = None) -> int:
     """``python -m airflow_recovery``. Returns the exit code."""
     words = sys.argv[1:] if argv is None else list(argv)
-    named = next((word for word in words if word in [subcommand.name for subcommand in SUBCOMMANDS]), None)
+    known = subcommands()
+    named = next((word for word in words if word in [subcommand.name for subcommand in known]), None)
     parser = argparse.ArgumentParser(prog="python -m airflow_recovery", description=DESCRIPTION, epilog=EPILOG)
     parsers = parser.add_subparsers(dest="subcommand", metavar="COMMAND", required=True)
-    for subcommand in SUBCOMMANDS:
+    for subcommand in known:
         own = parsers.add_parser(subcommand.name, help=subcommand.help, description=subcommand.help, epilog=EPILOG)
         if subcommand.name == named:  # the others' modules take half a second
             from airflow_recovery.console.deployment import add_standalone_arguments

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import argparse
-import json
-import uuid
-from dataclasses import asdict
 
 from airflow_recovery.attempt.pin import pin, unpin
-from airflow_recovery.console.arguments import add_run_arguments, journal_of
-from airflow_recovery.console.deployment import deployment_of
+from airflow_recovery.console.arguments import add_run_arguments, run_to_change
 from airflow_recovery.console.exit_codes import ExitCode
-from airflow_recovery.console.terminal import output
+from airflow_recovery.console.terminal import answer
 from airflow_recovery.console.user import user_name
 from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.escaping import one_line
 from airflow_recovery.journal.recorded import recorded_journal
 from airflow_recovery.model.records import Pin
 from airflow_recovery.planning.plan_text import table
-from airflow_recovery.story.run_view import RunView, view_run
+from airflow_recovery.story.changed import Pinned
+from airflow_recovery.story.run_view import RunView
 
 
 def add_attempt_argument(parser: argparse.ArgumentParser) -> None:
@@ -38,24 +35,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """The subcommand. `ExitCode.REFUSED` where the data were released before."""
-    view = view_run(journal_of(args, deployment_of(args).journal, uuid.uuid4().hex))
+    _, view = run_to_change(args)
     if args.region is None:
         if args.off or args.attempt is not None:
             raise ConfigurationError("Expected the REGION that --off or --attempt is about, found none.")
         pinned = _pinned(view)
-        output(json.dumps([asdict(kept) for kept in pinned], indent=1) if args.json else _text(view, pinned))
+        answer(args, [Pinned.of(kept) for kept in pinned], _text(view, pinned))
         return ExitCode.DONE
     region = view.region(args.region).name
     change = unpin if args.off else pin
     with recorded_journal(view.journal) as journal:
         turn = change(journal, view.in_use.state, region, args.attempt, user_name(), args.why)
-    if args.json:
-        output(json.dumps({**asdict(turn), "pinned": turn.is_pinned}, indent=1))
-    elif turn.is_pinned:
+    text = f"Unpinned: {region}@{turn.attempt}. The release policy counts again."
+    if turn.is_pinned:
         why = one_line(turn.why)
-        output(f"Pinned: {region}@{turn.attempt}, by {turn.who} ({why}). Its data stay until `pin --off`.")
-    else:
-        output(f"Unpinned: {region}@{turn.attempt}. The release policy counts again.")
+        text = f"Pinned: {region}@{turn.attempt}, by {turn.who} ({why}). Its data stay until `pin --off`."
+    answer(args, Pinned.of(turn), text)
     return ExitCode.DONE
 
 

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import json
-import uuid
 from pathlib import Path
 from typing import Any
 
 from airflow_recovery.console.applying import apply_and_clear
-from airflow_recovery.console.arguments import add_run_arguments, journal_of
+from airflow_recovery.console.arguments import add_run_arguments, run_to_change
 from airflow_recovery.console.connect import add_connect_argument, evaluation_of
-from airflow_recovery.console.deployment import Deployment, deployment_of
+from airflow_recovery.console.deployment import Deployment
 from airflow_recovery.console.exit_codes import ExitCode
-from airflow_recovery.console.terminal import output
+from airflow_recovery.console.terminal import answer, output
 from airflow_recovery.console.user import user_name
 from airflow_recovery.errors import ConfigurationError, RecordInvalid
 from airflow_recovery.journal.codec import parse_json
@@ -22,7 +20,7 @@ from airflow_recovery.planning.plan import Plan
 from airflow_recovery.planning.plan_diff import diff
 from airflow_recovery.planning.plan_text import plan_text
 from airflow_recovery.story.compared_components import unseen_code, unseen_text
-from airflow_recovery.story.run_view import RunView, view_run
+from airflow_recovery.story.run_view import RunView
 from airflow_recovery.story.what_if import WhatIf, plan_run
 
 
@@ -61,8 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """The subcommand. `ExitCode.DIFFERENT` where ``--diff`` has found a difference; with ``--apply`` as `restart`."""
     asked = _asked(args)
-    deployment = deployment_of(args)
-    view = view_run(journal_of(args, deployment.journal, uuid.uuid4().hex))
+    deployment, view = run_to_change(args)
     if isinstance(args.apply, str):
         return _apply(args, deployment, view, _load(args.apply, view))
     evaluation = evaluation_of(args, deployment, view)
@@ -74,8 +71,8 @@ def run(args: argparse.Namespace) -> int:
     if args.diff is not None:
         return _show_difference(args, _load(args.diff, view), plan)
     unseen = unseen_code(view)
-    if args.json:
-        output(json.dumps({**plan_document(view, plan), "unseen_code": unseen}, indent=1))
+    if args.json:  # either of the two takes a while for a large run
+        answer(args, {**plan_document(view, plan), "unseen_code": unseen}, "")
     else:
         output("\n\n".join(part for part in (view.header(), plan_text(plan), unseen_text(unseen)) if part))
     return ExitCode.DONE
@@ -128,15 +125,13 @@ def _load(file: str, view: RunView) -> Plan:
 
 def _show_difference(args: argparse.Namespace, before: Plan, after: Plan) -> int:
     differences = diff(before, after)
-    if args.json:
-        document = [{**to_json(difference), "text": difference.text()} for difference in differences]
-        output(json.dumps({"differences": document}, indent=1))
-    else:
-        output("\n".join(difference.text() for difference in differences) or f"No difference to {args.diff}.")
+    document = [{**to_json(difference), "text": difference.text()} for difference in differences]
+    text = "\n".join(difference.text() for difference in differences) or f"No difference to {args.diff}."
+    answer(args, {"differences": document}, text)
     return ExitCode.DIFFERENT if differences else ExitCode.DONE
 
 
 def _apply(args: argparse.Namespace, deployment: Deployment, view: RunView, plan: Plan) -> int:
     done = apply_and_clear(deployment, view, plan, args.run)
-    output(json.dumps(done.document, indent=1) if args.json else done.text)
+    answer(args, done.document, done.text)
     return done.code

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import json
-import uuid
 from collections.abc import Mapping
 
 from airflow_recovery.attempt.rebuild import RebuildRequest, Rebuilt, finished_tasks
-from airflow_recovery.console.arguments import add_run_arguments, journal_of
+from airflow_recovery.console.arguments import add_run_arguments, run_to_change
 from airflow_recovery.console.connect import add_connect_argument, evaluation_of
-from airflow_recovery.console.deployment import deployment_of
 from airflow_recovery.console.exit_codes import ExitCode
-from airflow_recovery.console.terminal import output
+from airflow_recovery.console.terminal import answer
 from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.story.clearing import task_keys
-from airflow_recovery.story.run_view import view_run
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,8 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """The subcommand. What has run, or is running, is left as it is: its own pre-check decides."""
-    deployment = deployment_of(args)
-    view = view_run(journal_of(args, deployment.journal, uuid.uuid4().hex))
+    deployment, view = run_to_change(args)
     identity = view.journal.identity
     evaluation = evaluation_of(args, deployment, view)
     where = f"{view.journal.store.base_uri}/{view.journal.layout.prefix}"
@@ -42,11 +37,8 @@ def run(args: argparse.Namespace) -> int:
             "recovery rebuild` where Airflow is configured. Nothing is lost without it: each task keeps what is valid."
         )
     left = {**finished.left, **rebuilt.left}
-    if args.json:
-        document = {"airflow_run_id": rebuilt.run_id, "dry_run": args.dry_run, "set": rebuilt.done, "left": left}
-        output(json.dumps(document, indent=1))
-    else:
-        output(f"{view.header()}\n\n{_text(rebuilt, finished.notes, left, dry_run=args.dry_run)}")
+    document = {"airflow_run_id": rebuilt.run_id, "dry_run": args.dry_run, "set": rebuilt.done, "left": left}
+    answer(args, document, f"{view.header()}\n\n{_text(rebuilt, finished.notes, left, dry_run=args.dry_run)}")
     return ExitCode.DONE
 
 

@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import argparse
-import json
-import uuid
 from collections.abc import Iterator
 from dataclasses import asdict
 
 from airflow_recovery.attempt.manual_release import ReleaseByHand, check_may_go, look_at_release, release_by_hand
-from airflow_recovery.console.arguments import add_run_arguments, journal_of
+from airflow_recovery.console.arguments import add_run_arguments, run_to_change
 from airflow_recovery.console.connect import add_connect_argument, evaluation_of
-from airflow_recovery.console.deployment import deployment_of
 from airflow_recovery.console.exit_codes import ExitCode
 from airflow_recovery.console.pin import add_attempt_argument
-from airflow_recovery.console.terminal import output
+from airflow_recovery.console.terminal import answer, output
 from airflow_recovery.console.user import user_name
 from airflow_recovery.journal.owner import check_results
 from airflow_recovery.journal.recorded import recorded_journal
 from airflow_recovery.results.release import Deleted
 from airflow_recovery.results.table_tags import RunTags
 from airflow_recovery.store.lifecycle import kept_after_deletion
+from airflow_recovery.story.changed import ReleasedData
 from airflow_recovery.story.release_preview import ReleasePreview, preview_release
-from airflow_recovery.story.run_view import view_run
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,8 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """The subcommand. `ExitCode.REFUSED` for what is pinned or read, and for what is needed, without --force."""
-    deployment = deployment_of(args)
-    view = view_run(journal_of(args, deployment.journal, uuid.uuid4().hex))
+    deployment, view = run_to_change(args)
     region = view.region(args.region).name
     release = look_at_release(view.journal, view.in_use.plan, view.in_use.state, region, args.attempt)
     current = view.in_use.state.of(region).current
@@ -59,24 +55,15 @@ def run(args: argparse.Namespace) -> int:
             journal, deployment.results, release, user_name(), force=force, dry_run=args.dry_run, tags=tags
         )
     kept = kept_after_deletion(deployment.results) if deleted.objects else ""
-    if args.json:
-        document = {
-            **asdict(identity),
-            "region": region,
-            "attempt": release.attempt.number,
-            "dry_run": args.dry_run,
-            "still_needed": release.still_needed,
-            "warnings": preview.warnings if preview is not None else (),
-            "runs_again": preview.again if preview is not None else (),
-            "objects": deleted.objects,
-            "bytes": deleted.size,
-            "left_to": deleted.readers,
-            "tags_left": deleted.tags_left,
-            "kept_after_deletion": kept,
-        }
-        output(json.dumps(document, indent=1))
-    else:
-        output("\n".join(_done(release, deleted, kept, dry_run=args.dry_run)))
+    document = {
+        **asdict(identity),
+        **asdict(ReleasedData.of(release, deleted, kept)),
+        "dry_run": args.dry_run,
+        "still_needed": release.still_needed,
+        "warnings": preview.warnings if preview is not None else (),
+        "again": preview.again if preview is not None else (),
+    }
+    answer(args, document, "\n".join(_done(release, deleted, kept, dry_run=args.dry_run)))
     return ExitCode.DONE
 
 

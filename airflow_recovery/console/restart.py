@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import json
-import uuid
 
 from airflow_recovery.console.applying import apply_and_clear
-from airflow_recovery.console.arguments import add_run_arguments, journal_of
+from airflow_recovery.console.arguments import add_run_arguments, run_to_change
 from airflow_recovery.console.connect import add_connect_argument, evaluation_of
-from airflow_recovery.console.deployment import deployment_of
 from airflow_recovery.console.exit_codes import ExitCode
-from airflow_recovery.console.terminal import output
+from airflow_recovery.console.terminal import answer
 from airflow_recovery.console.user import user_name
 from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.planning.plan_text import plan_text
 from airflow_recovery.planning.scenario import Request
-from airflow_recovery.story.run_view import view_run
 from airflow_recovery.story.what_if import WhatIf, plan_run
 
 
@@ -34,15 +30,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """The subcommand. Refused as outdated where the run moves on between the plan and its application."""
     request = _request(args)
-    deployment = deployment_of(args)
-    view = view_run(journal_of(args, deployment.journal, uuid.uuid4().hex))
+    deployment, view = run_to_change(args)
     evaluation = evaluation_of(args, deployment, view)
     plan = plan_run(view, evaluation, request)
     done = None if args.dry_run else apply_and_clear(deployment, view, plan, args.run)
-    if args.json:
-        output(json.dumps({"plan": plan.to_json(), **(done.document if done is not None else {})}, indent=1))
-    else:
-        output("\n\n".join([view.header(), plan_text(plan), done.text if done is not None else "Nothing was changed."]))
+    text = "\n\n".join([view.header(), plan_text(plan), done.text if done is not None else "Nothing was changed."])
+    answer(args, {"plan": plan, **(done.document if done is not None else {})}, text)
     return ExitCode.DONE if done is None else done.code
 
 

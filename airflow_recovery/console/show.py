@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
     journal = read.journal
     view = view_run(journal)
     bundle = journal.store if isinstance(journal.store, BundleStore) else None
-    reports = [mode.report(view, read.results, read.no_channels) for mode in story_modes()]
+    reports = [mode.report(view, read.results, read.no_results) for mode in story_modes()]
     is_whole = args.all or args.json or len(view.in_use.plan.regions) <= MAX_REGIONS
     story = RunStory(view, events_of(view.journal) if is_whole else RunEvents())
     history = history_of(view) if is_whole else None

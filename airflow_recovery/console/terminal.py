@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
+import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
+from dataclasses import asdict
 from typing import Any
 
 from airflow_recovery.escaping import for_terminal
@@ -13,6 +16,15 @@ from airflow_recovery.escaping import for_terminal
 def output(text: str, *, flush: bool = False) -> None:
     """Print a command's answer, escaped for a terminal. Standard output has nothing else: see `answers_only`."""
     print(for_terminal(text), file=getattr(sys.stdout, "answers", sys.stdout), flush=flush)
+
+
+def answer(args: argparse.Namespace, document: Any, text: str) -> None:
+    """Print ``text``, or with ``--json`` the document: plain values, and objects with ``to_json`` or of dataclasses."""
+    output(json.dumps(document, indent=1, default=_plain) if args.json else text)
+
+
+def _plain(value: Any) -> Any:
+    return value.to_json() if hasattr(value, "to_json") else asdict(value)
 
 
 @contextmanager

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 
 from airflow_recovery.console.arguments import add_run_arguments
 from airflow_recovery.console.deployment import deployment_of
 from airflow_recovery.console.exit_codes import ExitCode
-from airflow_recovery.console.terminal import output
+from airflow_recovery.console.terminal import answer
 from airflow_recovery.story.run_lookup import all_runs, find_run
 from airflow_recovery.verify import verify_run
 
@@ -48,8 +47,5 @@ def run(args: argparse.Namespace) -> int:
         )
         for run in runs
     ]
-    if args.json:
-        output(json.dumps([report.to_json() for report in reports], indent=1))
-    else:
-        output("\n\n".join(report.text() for report in reports))
+    answer(args, reports, "\n\n".join(report.text() for report in reports))
     return ExitCode.VIOLATED if any(report.violated for report in reports) else ExitCode.DONE

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import json
-import uuid
-from dataclasses import asdict
 
 from airflow_recovery.attempt.withdraw import withdraw
-from airflow_recovery.console.arguments import add_run_arguments, journal_of
-from airflow_recovery.console.deployment import deployment_of
+from airflow_recovery.console.arguments import add_run_arguments, run_to_change
 from airflow_recovery.console.exit_codes import ExitCode
-from airflow_recovery.console.terminal import output
+from airflow_recovery.console.terminal import answer
 from airflow_recovery.console.user import user_name
 from airflow_recovery.escaping import one_line
 from airflow_recovery.journal.recorded import recorded_journal
-from airflow_recovery.story.run_view import view_run
+from airflow_recovery.story.changed import Withdrawn
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,16 +30,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """The subcommand. Changes nothing for the run's own tasks."""
-    view = view_run(journal_of(args, deployment_of(args).journal, uuid.uuid4().hex))
+    _, view = run_to_change(args)
     with recorded_journal(view.journal) as journal:
         turns = withdraw(journal, args.region, user_name(), args.reason, withdrawn=not args.off)
-    if args.json:
-        output(json.dumps([{**asdict(turn), "withdrawn": turn.is_withdrawn} for turn in turns], indent=1))
-        return ExitCode.DONE
-    for turn in turns:
-        given = f"Readers are given {turn.region}@{turn.attempt}."
-        output(one_line(f"Withdrawn: {turn.text()}") if turn.is_withdrawn else given)
+    lines = [
+        one_line(f"Withdrawn: {turn.text()}")
+        if turn.is_withdrawn
+        else f"Readers are given {turn.region}@{turn.attempt}."
+        for turn in turns
+    ]
     if not args.off:
-        output("Other DAGs can't read it, or results that depend on it, until a publish names a newer attempt.")
-        output("No file was deleted: readers of the store can still read the files. `release` and `gc` delete files.")
+        lines += [
+            "Other DAGs can't read it, or results that depend on it, until a publish names a newer attempt.",
+            "No file was deleted: readers of the store can still read the files. `release` and `gc` delete files.",
+        ]
+    answer(args, Withdrawn.of(turns), "\n".join(lines))
     return ExitCode.DONE

@@ -1,4 +1,4 @@
-"""Which Airflow tasks stand for regions, and how a person clears them."""
+"""Which Airflow tasks stand for regions, which of them were cleared, and how a user clears them."""
 
 from __future__ import annotations
 
@@ -6,10 +6,26 @@ import json
 import re
 import shlex
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from airflow_recovery.model.keys import TaskKey
 from airflow_recovery.model.records import RunIdentity
 from airflow_recovery.model.region_plan import RegionPlan
+
+
+@dataclass(frozen=True)
+class Cleared:
+    """``clear``: the tasks to clear. ``cleared``: those that were cleared; `None` if a user has to clear them."""
+
+    airflow_run_id: str
+    clear: list[str]
+    cleared: Sequence[str] | None
+
+    def text(self, identity: RunIdentity) -> str:
+        """What was cleared, or how a user clears it."""
+        if self.cleared is None:
+            return clear_text(identity, self.airflow_run_id, self.clear)
+        return f"Cleared: {', '.join(self.cleared) or 'nothing'}."
 
 
 def task_keys(identity: RunIdentity, regions: Iterable[RegionPlan]) -> list[str]:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 from airflow_recovery.errors import ObjectMissing, UnknownRegion
 from airflow_recovery.journal.run_state import RegionState
 from airflow_recovery.model.components import Component, changes, unseen_in
 from airflow_recovery.model.records import Claim
+from airflow_recovery.planning.plan_text import cut, table
+from airflow_recovery.story.question import Given
 from airflow_recovery.story.run_view import RunView
 
 _MOST_NAMED = 10
@@ -27,6 +30,13 @@ class ComparedComponent:
     changed: bool
     decides: bool
     seen: bool
+
+    def row(self) -> tuple[str, str, str, str]:
+        """The name, both values, and what is to be known of them."""
+        marks = ["changed, decided"] if self.changed and self.decides else []
+        marks += ["changed, does not decide"] if self.changed and not self.decides else []
+        marks += ["can't be seen"] if not self.seen else []
+        return self.name, cut(self.before or ""), cut(self.now or ""), "; ".join(marks)
 
 
 @dataclass(frozen=True)
@@ -58,8 +68,19 @@ class ComparedComponents:
             return f"{self.region}@{self.attempt} ran because its task was cleared, and can't be seen: {unseen}."
         return f"{self.region}@{self.attempt} has the same code, settings and arguments as attempt {self.before}."
 
+    def text(self) -> str:
+        """The first line, the table, and how to run the region again."""
+        parts = [self.first_line()]
+        if self.components:
+            heads = ("component", f"attempt {self.before or '-'}", f"attempt {self.attempt}", "")
+            parts.append(table(heads, [component.row() for component in self.components]))
+        parts.append(f"To run it again whatever this table says: {self.force}")
+        return "\n\n".join(parts)
 
-def compared_components(view: RunView, region: str) -> ComparedComponents:
+
+def compared_components(
+    view: RunView, region: Annotated[str, Given("a region, as `show` names it")]
+) -> ComparedComponents:
     """Return what the newest attempts of a region were made of. Raises `UnknownRegion`, and the store's errors."""
     name = view.region(region).name
     state = view.in_use.state.of(name)

@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from airflow_recovery.errors import NothingRecorded
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.run_state import Attempt, RegionState
 from airflow_recovery.model.mode import all_answers, answers_of
 from airflow_recovery.model.records import Claim, Outcome, RunIdentity
 from airflow_recovery.model.region_plan import RegionPlan
 from airflow_recovery.store.object_store import ObjectInfo, ObjectStore
+from airflow_recovery.story.asked import AskedRun
 from airflow_recovery.story.run_view import RunView
 
 
@@ -62,6 +64,13 @@ class ChannelView:
     verdict: str = ""
     is_whole: bool = True
     problem: str | None = None
+
+
+@dataclass(frozen=True)
+class ChannelsAnswer:
+    """The channels of a run; most runs have none."""
+
+    channels: list[ChannelView]
 
 
 class ModeReport:
@@ -134,3 +143,13 @@ def progress_of(journal: Journal, region: str, attempt: Attempt, claim: Claim | 
     """As `StoryMode.progress`, of whichever mode has run the attempt."""
     answers = (mode.progress(journal, region, attempt, claim) for mode in story_modes())
     return next((progress for progress in answers if progress is not None), None)
+
+
+def channels_of_run(run: AskedRun) -> ChannelsAnswer:
+    """Report, for each channel and generation of a run, what is committed, lost and not known.
+
+    Raises `NothingRecorded` for a bundle without the logs of channels.
+    """
+    if run.results is None:
+        raise NothingRecorded(f"Expected a bundle with the logs of channels, found none: {run.no_results}.")
+    return ChannelsAnswer([ledger for mode in story_modes() for ledger in mode.ledgers(run.results, run.journal)])

@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-from airflow_recovery.advice.history import PastRun
+from airflow_recovery.advice.advising import advise
+from airflow_recovery.advice.history import PastRun, history_of
 from airflow_recovery.attempt.recovery_report import recovered
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.run_state import Attempt
 from airflow_recovery.model.records import FenceCause, RunIdentity
 from airflow_recovery.store.object_store import ObjectStore
+from airflow_recovery.story.asked import AskedDag
+from airflow_recovery.story.past_runs import past_runs
 from airflow_recovery.story.run_events import events_of
 from airflow_recovery.story.run_story import MAX_REGIONS
 
 SHOWN = 5
+RUNS = 10
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,41 @@ class RegionCost:
     again: int
     runs_again: int
     seconds_again: float
+
+
+@dataclass(frozen=True)
+class CostsAnswer:
+    """What the newest runs cost and saved, and one line of advice; `airflow recovery advise` prints all of it.
+
+    ``costs``: of each run that can be read, the oldest first; ``slowest`` and ``repeated``: regions over these runs.
+    ``notes``: which runs can't be read, and why, each in a sentence.
+    """
+
+    dag_id: str
+    group_id: str
+    runs: int
+    first_line: str
+    costs: list[RunCost]
+    slowest: list[RegionCost]
+    repeated: list[RegionCost]
+    notes: list[str]
+
+
+def costs_of_runs(dag: AskedDag) -> CostsAnswer:
+    """Report what the newest `RUNS` runs of a DAG cost and saved. Raises as `past_runs`."""
+    past = past_runs(dag.journal, dag.dag_id, dag.group_id, RUNS, read=dag.read)
+    advice, regions = advise(history_of(past.runs)), region_costs(past.runs)
+    identities = [RunIdentity(dag.dag_id, run.run_key, past.group_id) for run in past.runs]
+    return CostsAnswer(
+        dag.dag_id,
+        past.group_id,
+        advice.runs,
+        advice.in_one_line(),
+        [run_cost(run, kept_in(dag.journal, each, run)) for run, each in zip(past.runs, identities, strict=True)],
+        slowest(regions),
+        most_repeated(regions),
+        past.notes,
+    )
 
 
 def kept_in(store: ObjectStore, identity: RunIdentity, run: PastRun) -> Collection[str]:

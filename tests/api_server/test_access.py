@@ -19,6 +19,9 @@ SEEING: list[tuple[str, str, Any]] = [
     ("GET", BASE, None),
     ("GET", f"{BASE}/{RUN}", None),
     ("GET", f"{BASE}/{RUN}/channels", None),
+    ("GET", f"{BASE}/{RUN}/why?region=raw", None),
+    ("GET", f"/dags/{DAG}/advice", None),
+    ("GET", f"/dags/{DAG}/questions", None),
     ("POST", f"{BASE}/{RUN}/plan", {}),
     ("POST", f"{BASE}/{RUN}/release/plan", {"region": "raw"}),
 ]

@@ -338,7 +338,9 @@ def test_fault_203_what_is_withdrawn_is_shown_and_given_back(rest: RestWorld) ->
     rest.world.publish()
     assert rest.post("withdraw", {"region": "raw"}).status_code == 422
     withdrawn = rest.post("withdraw", {"region": "raw", **reason}).json()
-    assert withdrawn == {"attempts": [{"region": "raw", "attempt": 1, "withdrawn": True, "who": "admin", **reason}]}
+    assert withdrawn == {
+        "attempts": [{"region": "raw", "attempt": 1, "turn": 1, "withdrawn": True, "who": "admin", **reason}]
+    }
     shown = {each["story"]["name"]: each["withdrawn"] for each in rest.get().json()["run"]["regions"]}
     assert shown == {"raw": "admin: the prices are wrong", "by_route": "", "by_carrier": "", "busiest": ""}
     said = "Withdrawn, so that other DAGs are not given it: raw@1, by admin: the prices are wrong."
@@ -358,7 +360,7 @@ def test_what_is_pinned_is_not_released_until_it_is_unpinned(rest: RestWorld) ->
 
     pinned = rest.post("pin", {**which, "why": "for the audit"}).json()
 
-    assert pinned == {**which, "pinned": True, "who": "admin", "why": "for the audit"}
+    assert pinned == {**which, "turn": 1, "pinned": True, "who": "admin", "why": "for the audit"}
     assert rest.post("pin", which).json() == pinned  # twice is once
     shown = {each["story"]["name"]: each["is_pinned"] for each in rest.get().json()["run"]["regions"]}
     assert shown == {"raw": True, "by_route": False, "by_carrier": False, "busiest": False}

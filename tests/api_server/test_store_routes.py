@@ -23,11 +23,12 @@ from fastapi.testclient import TestClient
 from rest_world import RestWorld
 
 from airflow_recovery.api_server import app as app_module
-from airflow_recovery.api_server import journals, rest_pin, rest_plan, rest_release, rest_run, store_routes
+from airflow_recovery.api_server import journals, rest_changes, rest_plan, rest_run, store_routes
 from airflow_recovery.api_server.places import Places
 from airflow_recovery.api_server.silence import Silence
 from airflow_recovery.api_server.store_routes import StoreRoute
 from airflow_recovery.errors import StoreAccessDenied, StoreTimeout
+from airflow_recovery.story.question import QUESTIONS
 from airflow_recovery.testing.patience import HANG_S
 
 ROOM = 3
@@ -81,11 +82,14 @@ def asked_store(rest: RestWorld) -> Store:
 def test_every_route_that_waits_for_a_store_has_threads_of_its_own() -> None:
     routes = [
         route
-        for module in (rest_run, rest_plan, rest_release, rest_pin)
-        for route in module.router.routes
+        for router in (
+            *(module.router for module in (rest_run, rest_plan, rest_changes)),
+            rest_run.question_routes(QUESTIONS.values()),
+        )
+        for route in router.routes
         if isinstance(route, APIRoute)
     ]
-    assert len(routes) == 11
+    assert len(routes) == 13
     paths = {route.path for route in routes}
     served = [route for route in app_module.app.routes if isinstance(route, APIRoute) and route.path in paths]
     assert len(served) == len(routes)

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
+from airflow_recovery.console import arguments
 from airflow_recovery.console import main as command_line
-from airflow_recovery.console import plan as plan_command
 from airflow_recovery.console.exit_codes import ExitCode
-from airflow_recovery.console.main import SUBCOMMANDS
+from airflow_recovery.console.main import subcommands
 from airflow_recovery.errors import RegionFailed
 from airflow_recovery.escaping import for_terminal
 
@@ -43,7 +43,9 @@ def values_of(command) -> list[tuple[str, list[str]]]:
     return found
 
 
-EMPTY = [(f"{subcommand.name} {option}", line) for subcommand in SUBCOMMANDS for option, line in values_of(subcommand)]
+EMPTY = [
+    (f"{subcommand.name} {option}", line) for subcommand in subcommands() for option, line in values_of(subcommand)
+]
 
 
 def called(line: list[str], capsys) -> tuple[int, str]:
@@ -256,13 +258,13 @@ def noisy(recorded, failed, monkeypatch, tmp_path):
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "noisy_while_imported", raising=False)
-    view_run = plan_command.view_run
+    view_run = arguments.view_run
 
     def viewed(*args, **kwargs):
         import_module("noisy_while_imported")
         return view_run(*args, **kwargs)
 
-    monkeypatch.setattr(plan_command, "view_run", viewed)
+    monkeypatch.setattr(arguments, "view_run", viewed)
     return recorded
 
 

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from airflow_recovery.console.main import SUBCOMMANDS
+from airflow_recovery.console.main import subcommands
+from airflow_recovery.story.question import QUESTIONS
 
 HEAVY = {"airflow", "boto3", "botocore", "jinja2", "numpy", "pandas", "pyarrow", "pyspark", "requests", "rich"}
-COMMANDS = {subcommand.module for subcommand in SUBCOMMANDS}
+COMMANDS = {subcommand.module for subcommand in subcommands() if subcommand.module}
 
 SCRIPT = """
 import contextlib, io, json, sys
@@ -31,12 +32,20 @@ def imported(*arguments: str) -> set[str]:
     return set(json.loads(done.stdout))
 
 
-@pytest.mark.parametrize("command", ["show", "events", "verify"])
+@pytest.mark.parametrize("command", ["show", "verify"])
 def test_of_the_commands_only_the_one_that_is_given_is_imported_and_no_client_of_another_store(
     command: str, tmp_path: Path
 ) -> None:
     modules = imported(command, "dag", "run", "--journal", f"file://{tmp_path}/journal")
     assert modules & COMMANDS == {f"airflow_recovery.console.{command}"}
+    assert modules & HEAVY == set()
+
+
+def test_of_the_questions_only_the_one_that_is_asked_is_imported(tmp_path: Path) -> None:
+    modules = imported("events", "dag", "run", "--journal", f"file://{tmp_path}/journal")
+    assert modules & COMMANDS == set()
+    asked = {name for name, question in QUESTIONS.items() if question.function.partition(":")[0] in modules}
+    assert asked == {"events", "channels"}  # bundles, which any question of a run may read, are of the second's module
     assert modules & HEAVY == set()
 
 

@@ -6,7 +6,7 @@ import argcomplete
 import argcomplete.lexers
 import pytest
 
-from airflow_recovery.console.main import SUBCOMMANDS
+from airflow_recovery.console.main import subcommands
 
 
 @pytest.fixture(scope="module")
@@ -25,11 +25,11 @@ def completions(finder: argcomplete.CompletionFinder, line: str) -> set[str]:
 
 def test_the_group_and_its_commands(finder) -> None:
     assert "recovery" in completions(finder, "airflow reco")
-    assert {subcommand.name for subcommand in SUBCOMMANDS} <= completions(finder, "airflow recovery ")
+    assert {subcommand.name for subcommand in subcommands()} <= completions(finder, "airflow recovery ")
     assert completions(finder, "airflow recovery re") == {"rebuild", "release", "restart"}
 
 
-@pytest.mark.parametrize("command", [subcommand.name for subcommand in SUBCOMMANDS])
+@pytest.mark.parametrize("command", [subcommand.name for subcommand in subcommands()])
 def test_every_command_has_json(finder, command: str) -> None:
     assert completions(finder, f"airflow recovery {command} --js") == {"--json"}
 

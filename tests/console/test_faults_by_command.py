@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from airflow_recovery.console.exit_codes import ExitCode
-from airflow_recovery.console.main import SUBCOMMANDS
+from airflow_recovery.console.main import subcommands
 from airflow_recovery.journal.owner import own_prefix, own_results
 from airflow_recovery.planning.plan import Plan
 from airflow_recovery.store.local import LocalStore
@@ -62,7 +62,7 @@ def test_fault_66_a_mark_by_hand_changes_no_plan(recorded, world):
 
 
 # `doctor` says it in a line of its report (tests/doctor/test_stores.py).
-@pytest.mark.parametrize("command", [subcommand.name for subcommand in SUBCOMMANDS if subcommand.name != "doctor"])
+@pytest.mark.parametrize("command", [subcommand.name for subcommand in subcommands() if subcommand.name != "doctor"])
 def test_fault_82_the_journal_of_another_deployment_is_neither_shown_nor_touched(
     recorded, world, command, monkeypatch, tmp_path: Path
 ):
@@ -73,7 +73,7 @@ def test_fault_82_the_journal_of_another_deployment_is_neither_shown_nor_touched
     before = [each.key for each in world.journal_store.list()]
     region = ["by_route"] if command in ("restart", "release", "pin", "withdraw", "confirm", "abandon", "why") else []
     region += ["--reason", "bad"] if command == "withdraw" else []
-    options = {"gc": ["--dag", RUN[0]], "impact": ["--from", "journal"], "advise": [RUN[0]]}
+    options = {"gc": ["--dag", RUN[0]], "impact": ["--from", "journal"], "advise": [RUN[0]], "costs": [RUN[0]]}
     code, said = recorded.call(command, *options.get(command, [*RUN, *region]))
     assert (code, said) == (ExitCode.USAGE, "")
     assert "found that of 'north'" in recorded.errors

@@ -23,7 +23,7 @@ from airflow_recovery.attempt.rebuild import RebuildRequest
 from airflow_recovery.attempt.task_instances import ClearRequest, ClearResult, Observation, TaskTry
 from airflow_recovery.console.exit_codes import ExitCode
 from airflow_recovery.console.in_airflow import AirflowDeployment
-from airflow_recovery.console.main import SUBCOMMANDS
+from airflow_recovery.console.main import subcommands
 from airflow_recovery.console.user import user_name
 from airflow_recovery.get_provider_info import get_provider_info
 from airflow_recovery.hooks.settings import RecoverySettings
@@ -105,7 +105,7 @@ def test_the_provider_names_the_commands() -> None:
     module, _, function = name.rpartition(".")
     (group,) = getattr(__import__(module, fromlist=[function]), function)()
     assert group.name == "recovery"
-    assert [subcommand.name for subcommand in group.subcommands] == [subcommand.name for subcommand in SUBCOMMANDS]
+    assert [subcommand.name for subcommand in group.subcommands] == [subcommand.name for subcommand in subcommands()]
 
 
 def test_airflows_own_parser_reads_every_argument() -> None:
@@ -147,7 +147,7 @@ def test_control_without_the_guard_no_airflow_command_is_left(monkeypatch: pytes
 
 def test_loading_the_commands_is_light() -> None:
     code = (
-        "import sys; from airflow_recovery.console.main import SUBCOMMANDS; [each.load() for each in SUBCOMMANDS];"
+        "import sys; from airflow_recovery.console.main import subcommands; [each.load() for each in subcommands()];"
         "print([each for each in ('airflow', 'boto3', 'pyspark', 'requests', 'jinja2') if each in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -182,7 +182,7 @@ def test_a_final_result_needs_force_and_the_warning_says_what_runs_again(command
     assert "With --force" in commands.errors
     assert objects(world, "busiest", 2) == 1
     code, said = commands.call("release", *RUN, "busiest", "--force", "--json")
-    assert (code, json.loads(said)["objects"], objects(world, "busiest", 2)) == (ExitCode.DONE, 1, 0)
+    assert (code, json.loads(said)["files"], objects(world, "busiest", 2)) == (ExitCode.DONE, 1, 0)
     world.new_airflow()
     world.until_green()
     assert world.current("busiest") == 3

@@ -12,16 +12,16 @@ import pytest
 
 from airflow_recovery.console.deployment import StandaloneDeployment
 from airflow_recovery.console.exit_codes import ExitCode
-from airflow_recovery.console.main import SUBCOMMANDS
+from airflow_recovery.console.main import subcommands
 from airflow_recovery.testing.faulty_store import Fault, FaultKind, FaultyStore, Verb
 
 DAG, DATE = "flights", "2026-01-01"
 OF_A_RUN = [
     subcommand.name
-    for subcommand in SUBCOMMANDS
-    if subcommand.name not in ("gc", "doctor", "advise", "adopt", "impact")
+    for subcommand in subcommands()
+    if subcommand.name not in ("gc", "doctor", "advise", "costs", "adopt", "impact")
 ]
-OF_A_JOURNAL = [*OF_A_RUN, "gc", "advise", "adopt"]
+OF_A_JOURNAL = [*OF_A_RUN, "gc", "advise", "costs", "adopt"]
 """What can't be opened is not their business, as it is `doctor`'s."""
 OF_A_REGION = {"restart", "confirm", "abandon", "release", "pin", "why"}
 """Their third argument is a region."""
@@ -30,7 +30,7 @@ OF_A_REGION = {"restart", "confirm", "abandon", "release", "pin", "why"}
 def arguments(command: str, dag: str = DAG, run: str = DATE, region: str = "raw") -> list[str]:
     if command == "gc":
         return [command, "--dag", dag]
-    if command == "advise":
+    if command in ("advise", "costs"):
         return [command, dag]
     reason = ["--reason", "bad rows"] if command == "withdraw" else []
     return [command, dag, run, *([region] if command in OF_A_REGION else []), *reason]
@@ -52,7 +52,7 @@ def refused(recorded, command: list[str], code: ExitCode) -> str:
     return error
 
 
-@pytest.mark.parametrize("command", [*OF_A_RUN, "advise", "adopt"])
+@pytest.mark.parametrize("command", [*OF_A_RUN, "advise", "costs", "adopt"])
 def test_a_wrong_dag(recorded, world, command):
     error = refused(recorded, arguments(command, dag="flihgts"), ExitCode.NOT_FOUND)
     assert "has no DAG 'flihgts'. The nearest DAGs of 1: flights" in error
@@ -115,7 +115,9 @@ def test_fault_83_a_journal_of_a_newer_version_says_upgrade_and_nothing_is_chang
 
 
 # `verify` reports the damage, `gc` leaves the run as it is, `export` packs it: each says so.
-@pytest.mark.parametrize("command", [each for each in OF_A_RUN if each not in ("verify", "export", "events")])
+@pytest.mark.parametrize(
+    "command", [each for each in OF_A_RUN if each not in ("verify", "export", "events", "channels")]
+)
 @pytest.mark.parametrize("damage", [b"", b"\x00\xff", b"{}", b'{"format": 99}', b"[" * 50])
 def test_a_damaged_journal(recorded, world, command, damage):
     (plan,) = [info.key for info in world.journal_store.list() if "/plan/" in info.key]
@@ -125,7 +127,11 @@ def test_a_damaged_journal(recorded, world, command, damage):
 
 @pytest.mark.parametrize(
     ("command", "code"),
-    [("verify", ExitCode.VIOLATED), ("gc", ExitCode.NO_ANSWER), ("export", ExitCode.DONE), ("events", ExitCode.DONE)],
+    [
+        ("verify", ExitCode.VIOLATED),
+        ("gc", ExitCode.NO_ANSWER),
+        *((command, ExitCode.DONE) for command in ("export", "events", "channels")),
+    ],
 )
 def test_a_damaged_journal_of_commands_that_go_on(recorded, world, command, code):
     (plan,) = [info.key for info in world.journal_store.list() if "/plan/" in info.key]

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 import pytest
 from example_events import AT, IDENTITY
 
-from airflow_recovery.console.event_text import about, words
 from airflow_recovery.errors import AttemptLost, RecordInvalid
 from airflow_recovery.journal.events import JobEvent, RecordWritten, event_from_json, event_to_json
 from airflow_recovery.journal.journal import Journal
@@ -18,6 +17,7 @@ from airflow_recovery.journal.replay import EventFold
 from airflow_recovery.model.codec import Id
 from airflow_recovery.model.record_kinds import RECORD_KINDS, RecordKind, kind_of
 from airflow_recovery.store.local import LocalStore
+from airflow_recovery.story.event_list import about, words
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from airflow_recovery.console.exit_codes import EXIT_CODES
-from airflow_recovery.console.main import SUBCOMMANDS
+from airflow_recovery.console.main import subcommands
 from airflow_recovery.model.record_kinds import RECORD_KINDS
 from airflow_recovery.task import metrics
 from scripts.configuration_reference import PAGE, page
@@ -83,7 +83,7 @@ def test_the_configuration_page_is_the_providers_own_yaml() -> None:
 def test_the_command_line_page_names_every_command_and_exit_code() -> None:
     text = (DOCS / "cli.md").read_text()
     commands = re.findall(r"^\| `(\w+)", text, re.MULTILINE)
-    assert sorted(commands) == sorted(subcommand.name for subcommand in SUBCOMMANDS)
+    assert sorted(commands) == sorted(subcommand.name for subcommand in subcommands())
     codes = {
         int(code): said.replace("`", "") for code, said in re.findall(r"^\| (\d+) \| (.+) \|$", text, re.MULTILINE)
     }

@@ -16,10 +16,12 @@ from airflow_recovery.api_server import journals, readings
 from airflow_recovery.api_server.journals import Apart, KnownTries
 from airflow_recovery.api_server.reader_process import Question, Tries
 from airflow_recovery.api_server.readers import Readers
-from airflow_recovery.api_server.readings import read_regions
+from airflow_recovery.api_server.readings import read_answer, read_regions
 from airflow_recovery.attempt.task_instances import Observation
 from airflow_recovery.driver.region_spec import StoreSpec
 from airflow_recovery.errors import ConfigurationError, NothingRecorded, ObjectTooLarge, ReadingStopped
+from airflow_recovery.story.asked import AskedDag
+from airflow_recovery.story.question import QUESTIONS, MayAsk
 from airflow_recovery.story.what_if import WhatIf
 
 REGIONS = {"of": None, "status": None, "search": "", "offset": 0, "limit": 3}
@@ -69,6 +71,17 @@ def test_fault_373_it_answers_as_this_process_does_and_is_kept(rest: RestWorld, 
     (process,) = readers._idle.values()
     assert readers.ask(DAG, asked, no_location) == here
     assert list(readers._idle.values()) == [process]
+
+
+@pytest.mark.parametrize("name", [name for name, each in QUESTIONS.items() if each.who is MayAsk.READERS])
+def test_each_question_with_a_route_is_answered_there_as_here(rest: RestWorld, readers: Readers, name: str) -> None:
+    asked = QUESTIONS[name]
+    run = {} if asked.shape.reads is AskedDag else {"run_key": KEY}
+    given = {"region": "source[1]"} if name == "why" else {}
+    arguments: dict[str, Any] = {"question": asked, "dag_id": DAG, "group": GROUP, "arguments": given, **run}
+    here = read_answer(journals.deployment_access(), **arguments)
+    there = question(rest, function=read_answer.__name__, arguments=arguments, tries=None)
+    assert readers.ask(DAG, there, no_location) == here
 
 
 def test_fault_374_it_uses_no_listing_from_before_the_question(rest: RestWorld, readers: Readers) -> None:

@@ -63,6 +63,6 @@ def test_decisions_are_told_newest_first_and_once_with_their_plan() -> None:
             (),
         ),
         ("restart", "raw", "@1 was reset by ann: asked for", ()),
-        ("failover", "total", "can't read raw@1", lost.plan),
+        ("failover", "total", "can't read raw@1; runs raw", lost.plan),
         ("lost", "raw", "@1 was reported lost by total: part-0 is gone", lost.plan),
     ]

@@ -22,8 +22,8 @@ from fastapi.testclient import TestClient
 
 from airflow_recovery.api_server import (
     access,
+    rest_changes,
     rest_plan,
-    rest_release,
     rest_run,
     store_routes,
 )
@@ -140,13 +140,13 @@ class RestWorld:
         patch.setattr(journals_module, "_large", OrderedDict())
         # A store of a test is known to this process alone.
         patch.setattr(journals_module, "READS_LARGE_RUNS_APART", False)
-        for module in (rest_run, rest_plan, rest_release, journals_module):
+        for module in (rest_run, rest_plan, rest_changes):
             patch.setattr(module, "find_dag_run", self._find)
         for module in (rest_run, rest_plan):
             patch.setattr(module, "observe", self._observe)
         patch.setattr(journals_module, "deployment_stores", lambda: self.stores)
         patch.setattr(journals_module, "deployment_name", lambda: self.deployment)
-        for module in (rest_plan, journals_module):
+        for module in (rest_plan, rest_changes):
             patch.setattr(module, "audit", self._audit)
         patch.setattr(rest_run, "newest_dag_runs", lambda session, dag, most: [self._find(session, dag, RUN)])
         patch.setattr(rest_run, "may_act", lambda user, dag: user.get_name() == "admin")

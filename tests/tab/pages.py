@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from urllib.parse import quote, urlencode
 
 import uvicorn
+from fastapi import FastAPI
 from rest_world import DAG, RUN
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -36,10 +37,10 @@ class Site:
 
 
 @contextmanager
-def serve() -> Iterator[Site]:
+def serve(app: FastAPI = plugin_app) -> Iterator[Site]:
     """While the context lasts."""
     pages = {"/run": _framed("run.html"), "/dag": _framed("dag.html"), "/": _empty}
-    routes = [*(Route(path, page) for path, page in pages.items()), Mount(API_PREFIX, plugin_app)]
+    routes = [*(Route(path, page) for path, page in pages.items()), Mount(API_PREFIX, app)]
     config = uvicorn.Config(Starlette(routes=routes), port=0, log_level="warning", lifespan="off")
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, name="tab-server", daemon=True)

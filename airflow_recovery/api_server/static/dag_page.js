@@ -3,6 +3,7 @@
 import { Problem, get, parameters, pause } from "./api.js";
 import { costs } from "./costs.js";
 import { byId, el, shown, table } from "./dom.js";
+import { ask, questionButtons, questionsAbout } from "./questions.js";
 import { followTheme } from "./theme.js";
 import { STATES, moment, plural, seconds, stateText } from "./words.js";
 
@@ -10,6 +11,7 @@ const POLL_MS = 15000;
 const { dag_id: dagId } = parameters();
 let failures = 0;
 let costsOf = "";
+let hasQuestions = false;
 
 async function refresh() {
   try {
@@ -17,6 +19,7 @@ async function refresh() {
     byId("problem").hidden = true;
     byId("problem").textContent = "";
     show(body);
+    if (!hasQuestions) await showQuestions();
     await followCosts(body.runs);
     failures = 0;
   } catch (error) {
@@ -25,6 +28,16 @@ async function refresh() {
     byId("problem").textContent = shown(error instanceof Problem ? error.message : `The page has failed: ${error.message}`);
   }
   setTimeout(() => (document.hidden ? undefined : refresh()), pause(POLL_MS, failures));
+}
+
+async function showQuestions() {
+  byId("questions").replaceChildren(...questionButtons(await questionsAbout(dagId, "dag"), {}, showAnswer));
+  hasQuestions = true;
+}
+
+async function showAnswer(question) {
+  const told = await ask(question, ["dags", dagId], {}).catch((error) => [el("p", { class: "warning" }, error.message)]);
+  byId("answer").replaceChildren(...told);
 }
 
 function show({ dag_id: dag, runs }) {

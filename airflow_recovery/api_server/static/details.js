@@ -42,7 +42,7 @@ export function attemptText({ attempt }) {
   return attempt ? `@${attempt}` : "";
 }
 
-export function regionDetails(region, canAct, ask) {
+export function regionDetails(region, canAct, ask, questions) {
   const { story } = region;
   return [
     el("h2", {}, story.name),
@@ -51,7 +51,7 @@ export function regionDetails(region, canAct, ask) {
     region.unseen_code.length ? el("p", { class: "warning" }, `Can't be seen, so new code under the same name goes unnoticed: ${region.unseen_code.join(", ")}`) : null,
     region.is_pinned ? el("p", {}, "📌 Pinned: no policy deletes its data.") : null,
     el("p", { class: "quiet" }, taskText(region.task)),
-    el("div", { class: "actions" }, ...actions(region, canAct, ask)),
+    el("div", { class: "actions" }, ...actions(region, canAct, ask, questions)),
     results(story),
     attempts(story),
     el("h3", {}, "Vertices"),
@@ -82,14 +82,14 @@ function taskText(task) {
   return `Airflow task ${task.task_id}${task.map_index >= 0 ? ` [${task.map_index}]` : ""}, try ${task.try_number}: ${task.state ?? "not begun"}.`;
 }
 
-function actions({ story, status, is_pinned: isPinned, is_published: isPublished, withdrawn }, canAct, ask) {
+function actions({ story, status, is_pinned: isPinned, is_published: isPublished, withdrawn }, canAct, ask, questions) {
   const button = (label, pressed) => el("button", { type: "button", onclick: pressed }, label);
   const elements = [
     button("Restart this region…", () => ask.plan({ restart: [story.name] })),
     button("Restart from here on…", () => ask.plan({ from: [story.vertices[0]] })),
     button("If its data were lost…", () => ask.plan({ lost: [story.name] })),
   ];
-  if (story.attempt) elements.push(button("What it is made of…", () => ask.why(story.name)));
+  if (story.attempt) elements.push(...questions(story.name));
   if (story.attempt && status !== "released") {
     const pin = button(isPinned ? "Let its data go again" : "Pin its data", () => ask.pin(story.name, story.attempt, !isPinned));
     pin.disabled = !canAct;

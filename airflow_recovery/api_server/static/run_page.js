@@ -1,12 +1,13 @@
 // The Recovery tab of a run.
 
 import { Problem, get, parameters, pause, post } from "./api.js";
-import { PAGE, familyDetails, madeOf, regionDetails, regionPage } from "./details.js";
+import { PAGE, familyDetails, regionDetails, regionPage } from "./details.js";
 import { byId, el, shown } from "./dom.js";
 import { LEVELS, MANY, boxesOf, level } from "./graph_model.js";
 import { GraphView } from "./graph_view.js";
 import { ledger } from "./ledger.js";
 import { history, regionsOf, regionsTable } from "./lists.js";
+import { ask, questionButtons, questionsAbout } from "./questions.js";
 import { followTheme } from "./theme.js";
 import { STATES, bytes, count, plural, seconds, stateText } from "./words.js";
 
@@ -16,7 +17,7 @@ const WATCH_MS = 60000; // after something was done: Airflow takes a moment to b
 const { dag_id: dagId, run_id: runId, group: firstGroup } = parameters();
 const RUN = ["dags", dagId, "runs", runId];
 
-const page = { group: firstGroup ?? null, etag: null, run: null, canAct: false, graph: null, selected: null, region: null, fetched: null, plan: null, level: null, busy: false, hasChannels: false, watchUntil: 0, failures: 0 };
+const page = { group: firstGroup ?? null, etag: null, run: null, canAct: false, graph: null, selected: null, region: null, fetched: null, plan: null, level: null, busy: false, hasChannels: false, questions: null, watchUntil: 0, failures: 0 };
 let view = null;
 
 function query() {
@@ -35,6 +36,7 @@ async function refresh() {
       [page.etag, page.run, page.canAct] = [etag, body.run, body.can_act];
       page.graph = boxesOf(page.run);
       await renewFetched();
+      if (!page.questions) await showQuestions();
       show();
     }
     // Most runs have no channel: these are asked for it with what is new only.
@@ -54,6 +56,11 @@ async function renewFetched() {
   if (!page.fetched) return;
   const { regions } = (await get([...RUN, "regions"], { ...query(), search: page.region, limit: PAGE })).body;
   page.fetched = regions.find((region) => region.story.name === page.region) ?? null;
+}
+
+async function showQuestions() {
+  page.questions = await questionsAbout(dagId, "run");
+  byId("questions").replaceChildren(...questionButtons(page.questions, {}, askQuestion));
 }
 
 async function showLedger(number) {
@@ -193,7 +200,7 @@ function closeDetails() {
 function showDetails({ take = false } = {}) {
   const region = [...page.run.regions, page.fetched].find((candidate) => candidate && candidate.story.name === page.region);
   if (region) {
-    open(take, ...regionDetails(region, page.canAct, { plan: askPlan, release: askRelease, pin, withdraw: askWithdraw, why: showWhy }));
+    open(take, ...regionDetails(region, page.canAct, { plan: askPlan, release: askRelease, pin, withdraw: askWithdraw }, questionsOf));
     return;
   }
   const boxes = page.layer ? level(page.graph, "overview").boxes : page.graph.boxes;
@@ -311,8 +318,12 @@ function pin(region, attempt, pinned) {
   });
 }
 
-function showWhy(region) {
-  return doing(async () => open(true, ...madeOf((await get([...RUN, "why"], { ...query(), region })).body)));
+function questionsOf(region) {
+  return questionButtons(page.questions, { region }, askQuestion);
+}
+
+function askQuestion(question, given) {
+  return doing(async () => open(true, ...(await ask(question, RUN, { ...query(), ...given }))));
 }
 
 function askWithdraw(region, attempt, withdrawn) {
