@@ -110,7 +110,13 @@ def local_path(uri: str) -> Path:
 
 
 def _files_in(folder: Path) -> list[Path]:
-    return sorted(one for one in folder.rglob("*") if one.is_file() and "__pycache__" not in one.parts)
+    """Raises `OSError` for a folder that this process may not list."""
+
+    def refuse(error: OSError) -> None:
+        raise error
+
+    found = [Path(above, name) for above, _, names in os.walk(folder, onerror=refuse) for name in names]
+    return sorted(one for one in found if one.is_file() and "__pycache__" not in one.parts)
 
 
 def _content_of(path: Path) -> str:

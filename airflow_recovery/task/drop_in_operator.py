@@ -14,7 +14,7 @@ from airflow_recovery.checks import check_no_address
 from airflow_recovery.driver.paths import spark_path
 from airflow_recovery.job.bound_values import is_path
 from airflow_recovery.job.fingerprint import FilesFound, class_code, function_code, value_digest
-from airflow_recovery.job.row_settings import defaults_of, settings_files
+from airflow_recovery.job.row_settings import defaults_of, settings_files, settings_of
 from airflow_recovery.task.application_code import ApplicationCode
 from airflow_recovery.task.code_places import (
     Place,
@@ -28,6 +28,7 @@ from airflow_recovery.task.drop_in import (
     DropInApplication,
     code_document,
     drop_in_document,
+    places_of_configuration,
     settings_document,
 )
 from airflow_recovery.task.operator_components import arguments_that_count, context_document, fields_that_count
@@ -110,9 +111,10 @@ def operator_document(
     """
     function = getattr(operator, "python_callable", None)
     code = code or ApplicationCode(operator)
-    code.watch(settings_files(operator))
+    code.watch_settings(settings_files(operator), lambda: settings_of(operator))
     places = places_of_operator(operator, operator_class, fields)
     places += [*_places_of_shell(operator, places), *places_of_settings(defaults_of(operator))]
+    places += places_of_configuration(operator)
     declared = {field: getattr(operator, field) for field in fields}
     for field, value in declared.items():
         check_no_address(value, f"{operator.task_id}, {field}")
