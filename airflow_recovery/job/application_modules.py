@@ -12,6 +12,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
+from airflow_recovery.job.own_files import own_files
+from airflow_recovery.job.package_files import of_tests
+
 _COMPUTES_NAMES = frozenset(
     [
         *("import_module", "__import__", "run_path", "run_module", "exec", "eval", "iter_modules", "walk_packages"),
@@ -25,6 +28,8 @@ _COMPUTES_FILES = frozenset(
         *("FileSystemLoader", "get_template", "getline", "getlines"),
     ]
 )
+_READS_PACKAGES = frozenset(["PackageLoader", "get_data", "pkg_resources", "resources", "importlib_resources"])
+"""Names with which code reads the files of a package by the package's name."""
 _STATEMENTS = (".sql", ".hql", ".j2", ".jinja", ".jinja2")
 _MOST_ABOVE = 2
 _NAMES_FILE = re.compile(r"[^\s\0:*?\"<>|]{1,200}")
@@ -37,8 +42,8 @@ def files_beside(application: Path, folders: Sequence[Path] = ()) -> list[Path]:
 
     These are the modules that it imports, directly or through each other, with the whole package of each; and the
     files whose relative path is a text in one of these modules. If a module computes which code it loads, all modules
-    of its folder count. A file that can't be parsed brings itself only. Follows no module of an installed
-    distribution, nor of this package.
+    of its folder count. If it makes a path of ``__file__`` and computes a part of it, all files of that folder count.
+    A file that can't be parsed brings itself only. Follows no module of an installed distribution, nor of this package.
     """
     # A symbolic link stands for the program in its own folder: that one comes first on Python's path.
     own = dict.fromkeys((application.resolve().parent, application.parent))
@@ -55,7 +60,17 @@ def files_beside(application: Path, folders: Sequence[Path] = ()) -> list[Path]:
         new = {one for one in _loaded_by(path, search, module) if one not in found and one != application}
         found |= new
         waiting += [one for one in new if one.suffix == ".py"]
-    return sorted(found)
+    programs = dict.fromkeys((application, application.resolve(), *sorted(found)))
+    trees = [(path, _tree(path)) for path in programs if path.suffix == ".py"]
+    read = own_files([(path, tree) for path, tree in trees if tree is not None])
+    return sorted({*found, *(one for one in read if one != application)})
+
+
+def _tree(path: Path) -> ast.Module | None:
+    try:
+        return ast.parse(path.read_bytes())
+    except (OSError, SyntaxError, ValueError, RecursionError):
+        return None
 
 
 def included_files(specification: Path) -> list[Path]:
@@ -82,14 +97,12 @@ def included_files(specification: Path) -> list[Path]:
 
 
 def _loaded_by(path: Path, search: Sequence[Path], module: Callable[[str], Iterable[Path]]) -> Iterator[Path]:
-    try:
-        tree = ast.parse(path.read_bytes())
-    except (OSError, SyntaxError, ValueError, RecursionError):
+    tree = _tree(path)
+    if tree is None:
         return
     names = {getattr(node, "attr", getattr(node, "id", "")) for node in ast.walk(tree)}
+    names |= {node.name.rpartition(".")[2] for node in ast.walk(tree) if isinstance(node, ast.alias)}
     for node in ast.walk(tree):
-        if isinstance(node, ast.alias):
-            names.add(node.name.rpartition(".")[2])
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield from module(alias.name.partition(".")[0])
@@ -97,11 +110,17 @@ def _loaded_by(path: Path, search: Sequence[Path], module: Callable[[str], Itera
             yield from module((node.module or "").partition(".")[0])
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield from _named(node.value, [path.parent, *search])
+            if names & _READS_PACKAGES and all(part.isidentifier() for part in node.value.split(".")):
+                yield from module(node.value.partition(".")[0])
     if names & _COMPUTES_NAMES or _changes_path(tree):
-        yield from (one for one in path.parent.rglob("*.py") if _counts(one))
+        yield from (one for one in path.parent.rglob("*.py") if _counts(one) and not _is_test(one, path.parent))
     if names & _COMPUTES_FILES:
         # Statements and templates are code, in whatever way their names are made.
         yield from (one for one in path.parent.rglob("*") if one.suffix in _STATEMENTS and _counts(one))
+
+
+def _is_test(path: Path, folder: Path) -> bool:
+    return bool(of_tests(path.relative_to(folder).with_suffix("").parts))
 
 
 def _changes_path(tree: ast.AST) -> bool:
