@@ -114,11 +114,14 @@ class ApplicationCode:
         """
         expanded = [one for place in places if place.uri for one in self._expanded(place)]
         files = self._guard(place for place in expanded if place.kind is PlaceKind.FILE)
+        beside = [self._beside(place) if place.kind is PlaceKind.FILE else {} for place in expanded]
         found: list[Component] = []
-        for place in expanded:
+        for place, others in zip(expanded, beside, strict=True):
             if place.kind is PlaceKind.FILE:
                 found.append(self._component(place, files[split_alias(place.uri)[0]]))
-                found += self._beside(place)
+                contents = [f"{name}\0{self._content(file)}\n".encode() for name, file in sorted(others.items())]
+                program = local_path(split_alias(place.uri)[0]).name
+                found += [Component(f"files beside {program}", hashed(*contents))] if contents else []
             else:
                 found.append(Component(f"{place.role} {place.uri}", place.uri, seen=is_fixed(place)))
         return list(_with_own_names(found))
@@ -232,16 +235,26 @@ class ApplicationCode:
             log.warning("The code at %s can't be seen, so a change of it is not noticed: %s", _shown(plain), file)
             return Component(f"{place.role} {_shown(plain)}{alias}", f"{_shown(plain)}{alias}", seen=False)
         if not is_local(plain):
-            return Component(f"{place.role} {_shown(plain)}{alias}", file.content)
+            return Component(f"{place.role} {_shown(plain)}{alias}", self._content(file))
         name = place.role if place.role == APPLICATION else f"{place.role} {local_path(plain).name}"
-        return Component(f"{name}{alias}", file.content, seen=self._runs_here)
+        return Component(f"{name}{alias}", self._content(file), seen=self._runs_here)
 
-    def _beside(self, place: Place) -> list[Component]:
-        """What a program of this machine loads from its folder: modules, or the files that a pipeline includes."""
+    def _content(self, file: CodeFile | str) -> str:
+        """What stands for a file. Comments and layout of Python count only if some code of it may read them."""
+        if isinstance(file, str):
+            return file
+        is_verbatim = any(one.reads_source for one in self._read.values())
+        return file.content if is_verbatim or not file.syntax else file.syntax
+
+    def _beside(self, place: Place) -> dict[str, CodeFile | str]:
+        """What a program of this machine loads from its folder: modules, data, or the files that a pipeline includes.
+
+        By their names below the folder. Of data, what stands for the content.
+        """
         plain, _ = split_alias(place.uri)
         path = local_path(plain)
         if not is_local(plain) or place.role not in (APPLICATION, "file"):
-            return []
+            return {}
         version, find = _version_of(path), self._modules if plain.endswith(".py") else included_files
         beside = find(path)
         loaded, data = _loaded_of(beside), self._data_of(beside)
@@ -249,11 +262,9 @@ class ApplicationCode:
         self._lists[plain] = loaded, lambda: _loaded_of(find(path)) if _version_of(path) == version else loaded
         self._data.append((data, lambda: self._data_of(find(path))))
         read = self._guard(Place("module", str(one)) for one in beside if one.suffix in _LOADED)
-        found = {uri: file.content for uri, file in read.items() if isinstance(file, CodeFile)}
+        found: dict[str, CodeFile | str] = {uri: file for uri, file in read.items() if isinstance(file, CodeFile)}
         found |= {uri: self.file_digest(uri) for uri in data}
-        names = {_name_beside(Path(uri), path): content for uri, content in found.items()}
-        contents = [f"{name}\0{content}\n".encode() for name, content in sorted(names.items())]
-        return [Component(f"files beside {path.name}", hashed(*contents))] if contents else []
+        return {_name_beside(Path(uri), path): content for uri, content in found.items()}
 
     def _data_of(self, beside: Iterable[Path]) -> list[str]:
         return [str(one) for one in beside if one.suffix not in _LOADED and not self._is_left_out(one)]
