@@ -670,7 +670,7 @@ def _names_bound_in(piece: Piece) -> Iterator[str]:
         if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Store):
             yield node.id if isinstance(node, ast.Name) else node.attr
         elif isinstance(node, (*_FUNCTIONS, ast.alias, ast.arg)):
-            yield getattr(node, "arg", None) or getattr(node, "asname", None) or getattr(node, "name", "")
+            yield str(getattr(node, "arg", None) or getattr(node, "asname", None) or getattr(node, "name", ""))
 
 
 def _top(code: ModuleCode) -> str:

@@ -60,7 +60,7 @@ FILES_THAT_DO_NOT_CHANGE_ROWS: tuple[tuple[str, tuple[str, ...]], ...] = (
 """Reason, and patterns of the names of files."""
 
 _SITES = ("core-site.xml", "hdfs-site.xml", "mapred-site.xml", "yarn-site.xml", "hive-site.xml")
-"""In the order in which Hadoop loads them: the last value of a property holds."""
+"""In the order in which Hadoop loads most of them. ``hdfs-site.xml`` comes when HDFS is used first."""
 _FOLDERS = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
 _OF_HIVE = "HIVE_CONF_DIR"
 _ASSIGNED = re.compile(r"^[ \t]*(?:export[ \t]+)?((?:HADOOP|YARN|HIVE)_(?:CONF_DIR|HOME))=([^\n#;]*)", re.MULTILINE)
@@ -94,12 +94,17 @@ def site_files(spark: Path, env: Mapping[str, str]) -> list[Path]:
 
 
 def site_settings(files: Iterable[Path]) -> tuple[dict[str, str], list[Path]]:
-    """Return the properties of ``*-site.xml`` files as settings of Spark, and the files that can't be read."""
+    """Return the properties of ``*-site.xml`` files as settings of Spark, and the files that can't be read.
+
+    A property with several values has all of them: which file Hadoop loads last, depends on the application.
+    """
     read = {path: _site(path) for path in files}
-    found: dict[str, str] = {}
+    found: dict[str, dict[str, None]] = {}
     for properties in read.values():
-        found |= properties or {}
-    return found, [path for path, properties in read.items() if properties is None]
+        for name, value in (properties or {}).items():
+            found.setdefault(name, {})[value] = None
+    unread = [path for path, properties in read.items() if properties is None]
+    return {name: " | ".join(values) for name, values in found.items()}, unread
 
 
 def _site(path: Path) -> dict[str, str] | None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
 import sys
 from collections.abc import Callable
 from datetime import datetime, timezone
@@ -147,7 +150,7 @@ def test_fault_392_the_first_file_of_a_name_holds_and_settings_replace_it(
     conf = {"spark.hadoop.fs.defaultFS": "s3a://lake"}
     assert operator(conf=conf).computes()["settings"] == conf
     (folder / "HADOOP_CONF_DIR" / "hdfs-site.xml").write_text(of("fs.defaultFS", "hdfs://later"))
-    assert operator().computes()["settings"] == {"spark.hadoop.fs.defaultFS": "hdfs://later"}
+    assert operator().computes()["settings"] == {"spark.hadoop.fs.defaultFS": "hdfs://SPARK_CONF_DIR | hdfs://later"}
 
 
 def test_fault_392_a_file_that_another_includes(folder: Path, operator: Operator) -> None:
@@ -219,6 +222,40 @@ def test_fault_392_a_change_while_the_job_runs_ends_it_only_if_it_may_change_row
     path.write_text(of(name, "two"))
     assert code.replaced() == ([str(path)] if ends else [])
     assert code.look_early()[0] == [str(path)], "a job that has just begun may have read something else"
+
+
+LOADED = """
+import json, sys
+from pyspark.sql import SparkSession
+spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+conf = spark.sparkContext._jsc.hadoopConfiguration()
+spark.sparkContext._jvm.org.apache.hadoop.hdfs.HdfsConfiguration.init()
+names = ("t.first", "t.second", "t.third", "t.later")
+open(sys.argv[1], "w").write(json.dumps({name: conf.get(name) for name in names}))
+"""
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_fault_392_a_real_spark_submit_loads_the_same_properties(folder: Path) -> None:
+    sites = {
+        "SPARK_CONF_DIR/core-site.xml": {"t.first": "spark", "t.later": "core"},
+        "HADOOP_CONF_DIR/core-site.xml": {"t.first": "hadoop"},
+        "HADOOP_CONF_DIR/hdfs-site.xml": {"t.second": "hadoop"},
+        "YARN_CONF_DIR/hdfs-site.xml": {"t.second": "yarn"},
+        "YARN_CONF_DIR/yarn-site.xml": {"t.third": "yarn", "t.later": "yarn"},
+    }
+    for name, properties in sites.items():
+        (folder / name).write_text(site(**properties))
+    (folder / "clean.py").write_text(LOADED)
+    (folder / "SPARK_CONF_DIR" / "spark-env.sh").write_text(f"YARN_CONF_DIR={folder}/YARN_CONF_DIR\nset -a\n")
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"  # Spark's scripts look for a python3 there
+    env = {**os.environ, "HADOOP_CONF_DIR": f"{folder}/HADOOP_CONF_DIR", "PATH": path}
+    subprocess.run(["spark-submit", f"{folder}/clean.py", f"{folder}/loaded"], env=env, check=True, capture_output=True)
+    read, unread = row_settings.site_settings(configuration_files.site_files(folder / "SPARK_CONF_DIR", env))
+    loaded = json.loads((folder / "loaded").read_text())
+    assert loaded == {name: read[f"spark.hadoop.{name}"].split(" | ")[-1] for name in loaded}
+    assert not unread
 
 
 @pytest.mark.control
