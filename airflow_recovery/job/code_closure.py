@@ -21,7 +21,7 @@ import hashlib
 import os
 import re
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -148,6 +148,7 @@ class CodeModules:
         self._pieces: dict[str, Pieces] = {}
         self._data: dict[str, list[tuple[str, frozenset[str], DataFile]]] = {}
         self._wraps: dict[tuple[str, str, int], bool] = {}
+        self._own_files: dict[frozenset[Piece], list[Path]] = {}
         self._bases: dict[Any, CodeClosure] = {}
 
     def closure(self, packages: Collection[str], own_module: str, ignored: Iterable[str] = ()) -> CodeClosure:
@@ -166,6 +167,17 @@ class CodeModules:
                 for path, read in data_files(code.name, code.spec)
             ]
         return self._data[code.name]
+
+    def own_files(self, pieces: Sequence[Piece]) -> list[Path]:
+        """Return the files that pieces of code read together, as `own_files`."""
+        key = frozenset(pieces)
+        if key not in self._own_files:
+            by_code: dict[ModuleCode, list[Piece]] = {}
+            for piece in pieces:
+                by_code.setdefault(piece.code, []).append(piece)
+            trees = [(Path(code.path), _tree_of(those)) for code, those in by_code.items()]
+            self._own_files[key] = own_files(trees, [node for piece in pieces for node in piece.without])
+        return self._own_files[key]
 
     def only_wraps(
         self, code: ModuleCode, name: str, calls: int, is_users: Callable[[str], bool], depth: int = 0
@@ -234,7 +246,7 @@ class CodeClosure:
 
     def copy(self) -> CodeClosure:
         """Return a closure that begins with what this one holds, and does not compute its units again."""
-        self.units()
+        self._code_units()
         made = copy(self)
         for name, value in vars(self).items():
             if isinstance(value, (dict, set, list)):
@@ -524,6 +536,9 @@ class CodeClosure:
 
     def units(self) -> list[CodeUnit]:
         """Return all components of the code, by module and name."""
+        return [*self._code_units(), *self._data_units()]
+
+    def _code_units(self) -> list[CodeUnit]:
         with_docstrings = not (_DOCSTRING_READERS.isdisjoint(self._used) and _DOCSTRING_READERS.isdisjoint(self._words))
         is_verbatim = not (_READS_SOURCE.isdisjoint(self._used) and _READS_SOURCE.isdisjoint(self._words))
         found: list[CodeUnit] = []
@@ -535,7 +550,7 @@ class CodeClosure:
             found += known.units
             order.append(known.order)
         found.append(CodeUnit("", ORDER, _hash(order)))
-        return found + list(self._data_units())
+        return found
 
     def _units_of(self, code: ModuleCode, with_docstrings: bool, is_verbatim: bool) -> _ModuleUnits:
         groups: dict[str, list[Piece]] = {}
@@ -625,8 +640,7 @@ class CodeClosure:
         if not pieces:
             return
         codes = dict.fromkeys(piece.code for piece in pieces)
-        trees = [(Path(code.path), _tree_of([one for one in pieces if one.code is code])) for code in codes]
-        found = own_files(trees, [node for piece in pieces for node in piece.without])
+        found = self._modules.own_files(pieces)
         packages = [Path(path) for code in self._codes.values() for path in code.spec.submodule_search_locations or ()]
         folder = os.path.commonpath([os.path.dirname(_top(code)) for code in codes])
         for path in found:
@@ -647,7 +661,7 @@ class CodeClosure:
             found += new
             taken = set(new)
             waiting = [piece for piece in waiting if piece not in taken]
-            names |= {name for piece in new for name in _names_bound_in(piece)}
+            names.update(*(piece.binds for piece in new))
         return found
 
     def _ignores_file(self, path: str) -> bool:
@@ -662,15 +676,6 @@ def package_of(module: str) -> str:
 
 def _tree_of(pieces: Iterable[Piece]) -> ast.Module:
     return ast.Module([node for piece in pieces for node in piece.nodes if isinstance(node, ast.stmt)], [])
-
-
-def _names_bound_in(piece: Piece) -> Iterator[str]:
-    yield from piece.names
-    for node in (inner for each in piece.nodes for inner in ast.walk(each)):
-        if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Store):
-            yield node.id if isinstance(node, ast.Name) else node.attr
-        elif isinstance(node, (*_FUNCTIONS, ast.alias, ast.arg)):
-            yield str(getattr(node, "arg", None) or getattr(node, "asname", None) or getattr(node, "name", ""))
 
 
 def _top(code: ModuleCode) -> str:

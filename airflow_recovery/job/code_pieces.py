@@ -219,6 +219,11 @@ class Piece:
         return _uses(self)
 
     @cached_property
+    def binds(self) -> frozenset[str]:
+        """The names and attributes that it binds, in whatever scope."""
+        return frozenset(name for node in self.nodes for inner in ast.walk(node) for name in _names_bound_by(inner))
+
+    @cached_property
     def text(self) -> str:
         """Its normal form."""
         return "\n".join(canonical(node, without=self.without) for node in self.nodes)
@@ -574,6 +579,17 @@ def _elements(target: ast.expr) -> Sequence[ast.expr]:
 
 def _is_plain_type(node: ast.expr) -> bool:
     return all(isinstance(each, (*_OF_TYPES, ast.expr_context)) for each in ast.walk(node))
+
+
+def _names_bound_by(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Store):
+        yield node.id if isinstance(node, ast.Name) else node.attr
+    elif isinstance(node, _FUNCTIONS):
+        yield node.name
+    elif isinstance(node, ast.arg):
+        yield node.arg
+    elif isinstance(node, ast.alias):
+        yield node.asname or node.name
 
 
 # --- uses -------------------------------------------------------------------------------------------------------------
