@@ -43,6 +43,8 @@ _TIMEOUT_S = 30.0
 _CHUNK_BYTES = 1024 * 1024
 _GLUE_RUNS = ("AllocatedCapacity", "CreatedOn", "LastModifiedOn", "MaxCapacity", "Role", "Timeout")
 _DBFS_READ_BYTES = 1024 * 1024
+_COMMENTS_ARE_CODE = re.compile(rb"^#\s*(?:///|MAGIC|COMMAND|DBTITLE|Databricks|%%|\+)", re.MULTILINE)
+"""Comments of notebooks that are kept as Python, and of PEP 723, which names what a program needs."""
 _READS_SOURCE = re.compile(rb"getsource|findsource|getcomments|linecache|tokenize|(?<!%\()lineno|open\(__file__")
 
 
@@ -67,7 +69,7 @@ class CodeFile:
     @classmethod
     def of(cls, uri: str, body: bytes, version: tuple[Any, ...]) -> CodeFile:
         """Return a file with this content."""
-        if not uri.partition("?")[0].endswith(".py"):
+        if not uri.partition("?")[0].endswith(".py") or _COMMENTS_ARE_CODE.search(body):
             return cls(hashed(body), version)
         try:
             syntax = hashed(canonical(ast.parse(body), docstrings=True).encode("utf-8", "surrogatepass"))
