@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from airflow_recovery.job.configuration_files import FILES_THAT_DO_NOT_CHANGE_ROWS
 from airflow_recovery.job.row_settings import DO_NOT_CHANGE_ROWS, IMAGES
 from airflow_recovery.task.code_places import ELSEWHERE_FIELDS
 from airflow_recovery.task.operator_components import NOT_ROWS, PLACES
@@ -19,6 +20,10 @@ def tables() -> dict[str, str]:
     settings = [(_names(names), reason) for reason, names in DO_NOT_CHANGE_ROWS]
     return {
         "settings": table(("settings", "why they do not change rows"), settings),
+        "files": table(
+            ("files", "why they do not count"),
+            [(_names(names), reason) for reason, names in FILES_THAT_DO_NOT_CHANGE_ROWS],
+        ),
         "images": f"{_names(IMAGES)}\n",
         "places": table(("operator", "fields that do not count"), _by_operator(PLACES)),
         "arguments": f"{_names(sorted(NOT_ROWS))}\n",

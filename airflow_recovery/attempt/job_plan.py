@@ -75,15 +75,22 @@ class JobPlan:
 
 
 def plan_job(
-    job: Job, ref: str, facts: RunFacts, keys: Mapping[str, Sequence[str]] | None = None, *, code_version: str = ""
+    job: Job,
+    ref: str,
+    facts: RunFacts,
+    keys: Mapping[str, Sequence[str]] | None = None,
+    *,
+    code_version: str = "",
+    of_group: Sequence[Component] = (),
 ) -> JobPlan:
     """Render every vertex's parameters over the run, take the fingerprints, and lay out the regions and their subtasks.
 
     ``keys`` are the subtasks' keys that were decided at run time, by `initializers` name. ``code_version`` is in every
-    fingerprint but those of shared results, which all DAGs find by their key. Raises `JobDefinitionError`
-    for a template that can't be rendered, `FingerprintError` for code that can't be read.
+    fingerprint but those of shared results, which all DAGs find by their key. ``of_group``: components of the task
+    group's arguments, which are in every fingerprint. Raises `JobDefinitionError` for a template that can't be
+    rendered, `FingerprintError` for code that can't be read.
     """
-    return _Planner(job, ref, facts, keys or {}, code_version).plan()
+    return _Planner(job, ref, facts, keys or {}, code_version, of_group).plan()
 
 
 def rendered_keys(job: Job, initializer: str, facts: RunFacts) -> tuple[str, ...] | None:
@@ -97,10 +104,17 @@ def rendered_keys(job: Job, initializer: str, facts: RunFacts) -> tuple[str, ...
 
 class _Planner:
     def __init__(
-        self, job: Job, ref: str, facts: RunFacts, keys: Mapping[str, Sequence[str]], code_version: str
+        self,
+        job: Job,
+        ref: str,
+        facts: RunFacts,
+        keys: Mapping[str, Sequence[str]],
+        code_version: str,
+        of_group: Sequence[Component],
     ) -> None:
         self._job, self._ref, self._facts = job, ref, facts
         self._code_version = bundle_version(code_version)
+        self._of_group = tuple(of_group)
         self._initializers = initializers(job)
         self._keys = {spec: tuple(keys[name]) for name, spec in self._initializers.items() if name in keys}
         self._vertices, self._graph = job.vertices, job.regions()
@@ -142,7 +156,11 @@ class _Planner:
             components = vertex_components(self._job, vertex, params, code=self._pieces[vertex])
             of_several = f"{vertex}: " if len(region.vertices) > 1 else ""
             found += [replace(component, name=f"{of_several}{component.name}") for component in components]
-        return (*found, *(() if region.vertices[0] in self._shared else self._code_version))
+        return (*found, *self._further(region.vertices[0]))
+
+    def _further(self, vertex: str) -> tuple[Component, ...]:
+        """What counts besides the vertex itself."""
+        return self._of_group if vertex in self._shared else (*self._of_group, *self._code_version)
 
     def _keys_of(self, region: str) -> tuple[str, ...] | None:
         """The keys of a region's subtasks; `None` for a region without any."""
@@ -176,8 +194,8 @@ class _Planner:
             fingerprint = vertex_fingerprint(self._job, vertex, params, code=self._code[vertex])
             if vertex in self._shared:
                 fingerprint = shared_fingerprint(self._job, vertex, fingerprint)
-            elif self._code_version:
-                fingerprint = fingerprint_of([*components_of([("fingerprint", fingerprint)]), *self._code_version])
+            if further := self._further(vertex):
+                fingerprint = fingerprint_of([*components_of([("fingerprint", fingerprint)]), *further])
             rendered = (params, fingerprint)
             if own:
                 return rendered

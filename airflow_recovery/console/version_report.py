@@ -26,6 +26,7 @@ from airflow_recovery.job.persistent import is_persistent
 from airflow_recovery.job.vertex_changes import describe_vertex
 from airflow_recovery.journal.layout import logical_date_of
 from airflow_recovery.model.codec import to_json
+from airflow_recovery.model.components import Component
 from airflow_recovery.model.keys import OPERATORS_GROUP
 from airflow_recovery.model.records import PlanRecord
 
@@ -154,6 +155,12 @@ def _describe(declared: Declared, root: str, dags: str, code_version: str) -> di
                 found["regions"] = [
                     [region.name, list(region.vertices), list(region.results)] for region in job.regions().regions
                 ]
+                if declared.dag is not None:
+                    from airflow_recovery.task.group_components import arguments_of_group
+
+                    given = json.loads(json.dumps(arguments_of_group(declared.dag, declared.group_id), default=str))
+                    for described in found["vertices"].values():
+                        described["document"].update((f"{key} of the task group", given[key]) for key in given)
             for name in found["vertices"].keys() - _shared(declared.job) if code_version else ():
                 found["vertices"][name]["document"]["bundle version"] = code_version
         except (Exception, SystemExit) as error:
@@ -199,7 +206,12 @@ def _plan_of(declared: Declared, run: Mapping[str, Any], code_version: str) -> P
         defaults = declared.dag.params.dump() if declared.dag is not None else {}
     facts = RunFacts(moment, moment, moment, Unrecorded("conf"), Unrecorded("params", defaults))
     subtasks = {name: tuple(keys) for name, keys in run["keys"].items()}
-    record = plan_job(declared.job, declared.ref, facts, subtasks, code_version=code_version).record
+    group: tuple[Component, ...] = ()
+    if declared.dag is not None:
+        from airflow_recovery.task.group_components import group_components
+
+        group = group_components(declared.dag, declared.group_id, facts)
+    record = plan_job(declared.job, declared.ref, facts, subtasks, code_version=code_version, of_group=group).record
     if declared.dag is None:
         return record
     from airflow_recovery.task.dag_operators import retention_of, strategy_of

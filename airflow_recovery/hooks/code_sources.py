@@ -13,11 +13,13 @@ was not read.
 
 from __future__ import annotations
 
+import ast
 import base64
 import hashlib
 import http.client
 import json
 import os
+import re
 import urllib.request
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -27,6 +29,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import quote, unquote, urlencode, urlsplit
 
 from airflow_recovery.errors import LocationNotAllowed
+from airflow_recovery.job.module_code import canonical
 from airflow_recovery.store.allowed import NO_LIMITS, Limits, Reach, Source, decide, is_never, place_of
 from airflow_recovery.store.object_store import ObjectStore, ObjectVersion, VersionStore
 
@@ -40,6 +43,9 @@ _TIMEOUT_S = 30.0
 _CHUNK_BYTES = 1024 * 1024
 _GLUE_RUNS = ("AllocatedCapacity", "CreatedOn", "LastModifiedOn", "MaxCapacity", "Role", "Timeout")
 _DBFS_READ_BYTES = 1024 * 1024
+_COMMENTS_ARE_CODE = re.compile(rb"^#\s*(?:///|MAGIC|COMMAND|DBTITLE|Databricks|%%|\+)", re.MULTILINE)
+"""Comments of notebooks that are kept as Python, and of PEP 723, which names what a program needs."""
+_READS_SOURCE = re.compile(rb"getsource|findsource|getcomments|linecache|tokenize|(?<!%\()lineno|open\(__file__")
 
 
 class CodeUnseen(Exception):
@@ -51,10 +57,25 @@ class CodeFile:
     """One file as it was read. ``content`` is its SHA-256, or what stands for it in a large file.
 
     ``version`` differs for a file that replaced it, also if the content is equal. It is compared, never interpreted.
+    ``syntax``: of Python, what stands for its code without comments and layout; else empty. ``reads_source``: it is
+    Python that may read comments, or the numbers of lines, of itself or of another file.
     """
 
     content: str
     version: tuple[Any, ...]
+    syntax: str = ""
+    reads_source: bool = False
+
+    @classmethod
+    def of(cls, uri: str, body: bytes, version: tuple[Any, ...]) -> CodeFile:
+        """Return a file with this content."""
+        if not uri.partition("?")[0].endswith(".py") or _COMMENTS_ARE_CODE.search(body):
+            return cls(hashed(body), version)
+        try:
+            syntax = hashed(canonical(ast.parse(body), docstrings=True).encode("utf-8", "surrogatepass"))
+        except (SyntaxError, ValueError, RecursionError):  # of another version of Python
+            syntax = ""
+        return cls(hashed(body), version, syntax, _READS_SOURCE.search(body) is not None)
 
 
 class CodeSource(Protocol):
@@ -85,7 +106,8 @@ class LocalFiles:
         path = local_path(uri)
         version = self.version(uri)  # before the content: a file that is replaced meanwhile is noticed
         if not path.is_dir():
-            return CodeFile(_content_of(path), version)
+            is_python = path.suffix == ".py"
+            return CodeFile.of(uri, path.read_bytes(), version) if is_python else CodeFile(_content_of(path), version)
         pieces = [f"{one.relative_to(path)}\0{_content_of(one)}\n".encode() for one in _files_in(path)]
         return CodeFile(hashed(*pieces), version)
 
@@ -110,7 +132,13 @@ def local_path(uri: str) -> Path:
 
 
 def _files_in(folder: Path) -> list[Path]:
-    return sorted(one for one in folder.rglob("*") if one.is_file() and "__pycache__" not in one.parts)
+    """Raises `OSError` for a folder that this process may not list."""
+
+    def refuse(error: OSError) -> None:
+        raise error
+
+    found = [Path(above, name) for above, _, names in os.walk(folder, onerror=refuse) for name in names]
+    return sorted(one for one in found if one.is_file() and "__pycache__" not in one.parts)
 
 
 def _content_of(path: Path) -> str:
@@ -131,7 +159,9 @@ class StoredFiles:
         """Read an object. A large one is not read: its checksum or etag stands for it."""
         store, key = self._opened(uri)
         version, body = store.read_version(key, MAX_READ_BYTES)
-        return CodeFile(version.content if body is None else hashed(body), _identity(version))
+        if body is None:
+            return CodeFile(version.content, _identity(version))
+        return CodeFile.of(uri, body, _identity(version))
 
     def version(self, uri: str) -> tuple[Any, ...]:
         """Return size, etag, time and version id."""
@@ -166,8 +196,7 @@ class WebFiles:
             version = _web_version(answer.headers)
             body = answer.read(MAX_READ_BYTES + 1)
         if len(body) <= MAX_READ_BYTES:
-            content = hashed(body)
-            return CodeFile(content, version or (content,))
+            return CodeFile.of(uri, body, version or (hashed(body),))
         if not version:
             raise CodeUnseen("the file is large, and the server gives neither an etag nor a time")
         return CodeFile(f"etag:{version[0]}" if version[0] else f"time:{version[1]} size:{version[2]}", version)
@@ -276,7 +305,7 @@ class HadoopFiles:
         version = self.version(uri)  # before the content: a file that is replaced meanwhile is noticed
         if version[1] <= MAX_READ_BYTES:
             with self._open(uri, "OPEN") as answer:
-                return CodeFile(hashed(answer.read()), version)
+                return CodeFile.of(uri, answer.read(), version)
         with self._open(uri, "GETFILECHECKSUM") as answer:
             checksum = json.load(answer)["FileChecksum"]
         return CodeFile(f"{checksum['algorithm']}:{checksum['bytes']}", version)

@@ -10,7 +10,13 @@ import ast
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
+from importlib.machinery import ModuleSpec
+from importlib.util import decode_source
 from pathlib import Path
+
+from airflow_recovery.job.module_code import ModuleCode
+from airflow_recovery.job.own_files import own_files
+from airflow_recovery.job.package_files import of_tests
 
 _COMPUTES_NAMES = frozenset(
     [
@@ -25,9 +31,14 @@ _COMPUTES_FILES = frozenset(
         *("FileSystemLoader", "get_template", "getline", "getlines"),
     ]
 )
+_READS_PACKAGES = frozenset(["PackageLoader", "get_data", "pkg_resources", "resources", "importlib_resources"])
+"""Names with which code reads the files of a package by the package's name."""
 _STATEMENTS = (".sql", ".hql", ".j2", ".jinja", ".jinja2")
 _MOST_ABOVE = 2
 _NAMES_FILE = re.compile(r"[^\s\0:*?\"<>|]{1,200}")
+_WORD = re.compile(r"[^\W\d]\w*")
+_PASSES_ON = re.compile(r"^\s*(?:from\s+\S+\s+)?import\b.*$|^__all__\b.*$", re.MULTILINE)
+_RENAMED = re.compile(r"\bas\s+(\w+)")
 _LEFT_OUT = ("__pycache__",)
 _OURS = "airflow_recovery"
 
@@ -37,8 +48,8 @@ def files_beside(application: Path, folders: Sequence[Path] = ()) -> list[Path]:
 
     These are the modules that it imports, directly or through each other, with the whole package of each; and the
     files whose relative path is a text in one of these modules. If a module computes which code it loads, all modules
-    of its folder count. A file that can't be parsed brings itself only. Follows no module of an installed
-    distribution, nor of this package.
+    of its folder count. If it makes a path of ``__file__`` and computes a part of it, all files of that folder count.
+    A file that can't be parsed brings itself only. Follows no module of an installed distribution, nor of this package.
     """
     # A symbolic link stands for the program in its own folder: that one comes first on Python's path.
     own = dict.fromkeys((application.resolve().parent, application.parent))
@@ -55,7 +66,49 @@ def files_beside(application: Path, folders: Sequence[Path] = ()) -> list[Path]:
         new = {one for one in _loaded_by(path, search, module) if one not in found and one != application}
         found |= new
         waiting += [one for one in new if one.suffix == ".py"]
-    return sorted(found)
+    found -= _unread(found, application, search)
+    programs = dict.fromkeys((application, application.resolve(), *sorted(found)))
+    trees = [(path, _tree(path)) for path in programs if path.suffix == ".py"]
+    read = own_files([(path, tree) for path, tree in trees if tree is not None])
+    return sorted({*found, *(one for one in read if one != application)})
+
+
+def _unread(found: set[Path], application: Path, search: Sequence[Path]) -> set[Path]:
+    """Files of tests whose folder or name no code names, and files that a build generates to hold an unused version."""
+    tests = {one: test for one in found if (test := _test_of(one, search))}
+    code = [one for one in (application, *found) if one.suffix == ".py" and one not in tests]
+    texts = {one: _text(one) for one in code}
+    words = {one: set(_WORD.findall(text)) for one, text in texts.items()}
+    named = set().union(*words.values())
+    unread = {one for one, test in tests.items() if test not in named}
+    for one in code:
+        version = ModuleCode(one.stem, ModuleSpec(one.stem, None), str(one), texts[one])
+        if one != application and _tree(one) is not None and version.is_version:
+            others = [texts[other] for other in code if other != one]
+            imports = [match[0] for text in others for match in _PASSES_ON.finditer(text) if one.stem in match[0]]
+            names = {one.stem, *version.bound, *(name for text in imports for name in _RENAMED.findall(text))}
+            used = (word for text in others for word in _WORD.findall(_PASSES_ON.sub("", text)))
+            unread |= {one} if names.isdisjoint(used) else set()
+    return unread
+
+
+def _test_of(path: Path, search: Sequence[Path]) -> str:
+    below = (path.relative_to(folder).with_suffix("") for folder in search if path.is_relative_to(folder))
+    return next((of_tests(one.parts) for one in below), "")
+
+
+def _text(path: Path) -> str:
+    try:
+        return decode_source(path.read_bytes())
+    except (OSError, SyntaxError, UnicodeDecodeError):
+        return ""
+
+
+def _tree(path: Path) -> ast.Module | None:
+    try:
+        return ast.parse(path.read_bytes())
+    except (OSError, SyntaxError, ValueError, RecursionError):
+        return None
 
 
 def included_files(specification: Path) -> list[Path]:
@@ -82,14 +135,12 @@ def included_files(specification: Path) -> list[Path]:
 
 
 def _loaded_by(path: Path, search: Sequence[Path], module: Callable[[str], Iterable[Path]]) -> Iterator[Path]:
-    try:
-        tree = ast.parse(path.read_bytes())
-    except (OSError, SyntaxError, ValueError, RecursionError):
+    tree = _tree(path)
+    if tree is None:
         return
     names = {getattr(node, "attr", getattr(node, "id", "")) for node in ast.walk(tree)}
+    names |= {node.name.rpartition(".")[2] for node in ast.walk(tree) if isinstance(node, ast.alias)}
     for node in ast.walk(tree):
-        if isinstance(node, ast.alias):
-            names.add(node.name.rpartition(".")[2])
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield from module(alias.name.partition(".")[0])
@@ -97,6 +148,8 @@ def _loaded_by(path: Path, search: Sequence[Path], module: Callable[[str], Itera
             yield from module((node.module or "").partition(".")[0])
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield from _named(node.value, [path.parent, *search])
+            if names & _READS_PACKAGES and all(part.isidentifier() for part in node.value.split(".")):
+                yield from module(node.value.partition(".")[0])
     if names & _COMPUTES_NAMES or _changes_path(tree):
         yield from (one for one in path.parent.rglob("*.py") if _counts(one))
     if names & _COMPUTES_FILES:

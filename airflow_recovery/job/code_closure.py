@@ -9,26 +9,30 @@ The closure begins with the function's own module and follows every import withi
 - files that a build has generated to hold a version.
 
 A module that computes the names that it looks up (``getattr(x, name)``, ``globals()``, ``importlib``, ``eval``) counts
-with its whole package. The package's other files count if any code in the closure can read them; hidden files, if it
-names them.
+with its whole package. The package's other files count if any code in the closure can read them. Hidden files, modules
+of tests and files in folders of tests count if it names them. So do files outside of its package that the code of a
+module reads at a path that it makes of ``__file__`` (`own_files`).
 """
 
 from __future__ import annotations
 
 import ast
 import hashlib
+import os
 import re
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import Any
 
 from airflow_recovery.job.code_pieces import Piece, Pieces
 from airflow_recovery.job.declared_job import DeclaredJob
 from airflow_recovery.job.module_code import ModuleCode, canonical, find_module, without_docstring
-from airflow_recovery.job.package_files import DataFile, FileIdentity, data_files, modules_below
+from airflow_recovery.job.own_files import NAMES_ITSELF, own_files
+from airflow_recovery.job.package_files import DataFile, FileIdentity, data_files, modules_below, of_tests
 from airflow_recovery.job.references import ImportTarget
 
 _OURS = "airflow_recovery"
@@ -144,6 +148,7 @@ class CodeModules:
         self._pieces: dict[str, Pieces] = {}
         self._data: dict[str, list[tuple[str, frozenset[str], DataFile]]] = {}
         self._wraps: dict[tuple[str, str, int], bool] = {}
+        self._own_files: dict[frozenset[Piece], list[Path]] = {}
         self._bases: dict[Any, CodeClosure] = {}
 
     def closure(self, packages: Collection[str], own_module: str, ignored: Iterable[str] = ()) -> CodeClosure:
@@ -162,6 +167,17 @@ class CodeModules:
                 for path, read in data_files(code.name, code.spec)
             ]
         return self._data[code.name]
+
+    def own_files(self, pieces: Sequence[Piece]) -> list[Path]:
+        """Return the files that pieces of code read together, as `own_files`."""
+        key = frozenset(pieces)
+        if key not in self._own_files:
+            by_code: dict[ModuleCode, list[Piece]] = {}
+            for piece in pieces:
+                by_code.setdefault(piece.code, []).append(piece)
+            trees = [(Path(code.path), _tree_of(those)) for code, those in by_code.items()]
+            self._own_files[key] = own_files(trees, [node for piece in pieces for node in piece.without])
+        return self._own_files[key]
 
     def only_wraps(
         self, code: ModuleCode, name: str, calls: int, is_users: Callable[[str], bool], depth: int = 0
@@ -220,6 +236,7 @@ class CodeClosure:
         self._looks_up = False
         self._by_name: dict[str, tuple[Piece, ...]] = {}
         self._labels: dict[Piece, str] = {}
+        self._tests: dict[str, tuple[str, ...]] = {}
         self._renamed: dict[str, tuple[str, ...]] = {}
         self._bound_in: dict[str, tuple[str, ...]] = {}
         self._versions: dict[str, tuple[tuple[str, str], ...]] = {}
@@ -229,7 +246,7 @@ class CodeClosure:
 
     def copy(self) -> CodeClosure:
         """Return a closure that begins with what this one holds, and does not compute its units again."""
-        self.units()
+        self._code_units()
         made = copy(self)
         for name, value in vars(self).items():
             if isinstance(value, (dict, set, list)):
@@ -382,6 +399,13 @@ class CodeClosure:
         if package.is_package and target.attribute not in package.bound:
             self._add_module(f"{absolute}.{target.attribute}")
 
+    def _follow_texts(self, texts: Iterable[str]) -> None:
+        """Add the modules that texts name, for others to import: ``shop.plugins:Plugin``."""
+        for text in texts:
+            parts = text.replace(":", ".").split(".")
+            names = [".".join(parts[:depth]) for depth in range(len(parts), 1, -1)] if all(parts) else []
+            next(filter(self._add_module, names), None)
+
     def _module_of(self, code: ModuleCode, target: ImportTarget, depth: int = 0) -> str | None:
         """The module of the user's that an import binds a name to; `None` if it binds something else."""
         self._follow(code, target)
@@ -410,6 +434,7 @@ class CodeClosure:
                 self._hold_whole(module.name)
             if target.attribute == "*":
                 self._later(self._take_whole, code.absolute(target), cause=cause)
+        self._follow_texts(uses.paths)
         for name in sorted(uses.strong - self._used):
             self._later(self._use, name, cause=cause)
         for name in sorted(uses.words - self._words):
@@ -440,6 +465,8 @@ class CodeClosure:
 
     def _wake(self, name: str) -> None:
         """Keep what has this name."""
+        for module in self._tests.pop(name, ()):
+            self._later(self._take_whole, module, cause=self._following)
         for module in self._bound_in.get(name, ()):
             self._known.pop(module, None)
         for piece in self._by_name.get(name, ()):
@@ -474,7 +501,11 @@ class CodeClosure:
         top = below or package_of(name)
         code = self._modules.find(top)
         for module in (name,) if code is None else modules_below(top, code.spec):
-            self._take_whole(module)
+            test = of_tests(module.split(".")[1:]) if module not in self._codes else ""
+            if test and test not in self._used and test not in self._words:
+                self._tests[test] = (*self._tests.get(test, ()), module)
+            else:
+                self._take_whole(module)
 
     def _hold_whole(self, name: str) -> None:
         self._whole.add(name)
@@ -505,6 +536,9 @@ class CodeClosure:
 
     def units(self) -> list[CodeUnit]:
         """Return all components of the code, by module and name."""
+        return [*self._code_units(), *self._data_units()]
+
+    def _code_units(self) -> list[CodeUnit]:
         with_docstrings = not (_DOCSTRING_READERS.isdisjoint(self._used) and _DOCSTRING_READERS.isdisjoint(self._words))
         is_verbatim = not (_READS_SOURCE.isdisjoint(self._used) and _READS_SOURCE.isdisjoint(self._words))
         found: list[CodeUnit] = []
@@ -516,7 +550,7 @@ class CodeClosure:
             found += known.units
             order.append(known.order)
         found.append(CodeUnit("", ORDER, _hash(order)))
-        return found + list(self._data_units())
+        return found
 
     def _units_of(self, code: ModuleCode, with_docstrings: bool, is_verbatim: bool) -> _ModuleUnits:
         groups: dict[str, list[Piece]] = {}
@@ -588,16 +622,68 @@ class CodeClosure:
                 continue
             for path, words, read in self._modules.data(code):
                 is_read = reads or package.rpartition(".")[2] in self._words or not words.isdisjoint(self._words)
-                if path.rpartition("/")[2].startswith("."):  # an editor's, say
-                    is_read = bool(words) and words <= self._words
-                if is_read and not any(fnmatchcase(path, each) or path == each for each in self._ignored):
+                parts = path.split("/")
+                if hidden := [part for part in parts if part.startswith(".")]:  # an editor's, say
+                    named = {word for part in hidden for word in _WORD.findall(part)}
+                    is_read = bool(named) and named <= self._words
+                if (test := of_tests(parts[1:-1])) and test not in self._words:
+                    is_read = False
+                if is_read and not self._ignores_file(path):
                     yield CodeUnit(path, "", read(), data=read)
+        for path, read in self._beside():
+            if not self._ignores_file(path.removeprefix("./")) and not self._ignores_file(read.path):
+                yield CodeUnit(path, "", read(), data=read)
+
+    def _beside(self) -> Iterator[tuple[str, DataFile]]:
+        """The files that the code reads outside of its packages: their paths from the deployment's folder on."""
+        pieces = self._pieces_with_paths()
+        if not pieces:
+            return
+        codes = dict.fromkeys(piece.code for piece in pieces)
+        found = self._modules.own_files(pieces)
+        packages = [Path(path) for code in self._codes.values() for path in code.spec.submodule_search_locations or ()]
+        folder = os.path.commonpath([os.path.dirname(_top(code)) for code in codes])
+        for path in found:
+            if not any(map(path.is_relative_to, packages)):
+                yield f"./{os.path.relpath(path, folder)}", DataFile(str(path))
+
+    def _pieces_with_paths(self) -> list[Piece]:
+        """The pieces of code that may hold a path which is made of ``__file__``."""
+        waiting = [
+            piece
+            for code in self._codes.values()
+            if code.identity is not None and not (code.opaque or code.is_version)
+            if code.name == self._own or not self._ignores(code.name)
+            for piece in self._in_order(code)
+        ]
+        names, found = set(NAMES_ITSELF), list[Piece]()
+        while new := [piece for piece in waiting if not names.isdisjoint(piece.uses.strong)]:
+            found += new
+            taken = set(new)
+            waiting = [piece for piece in waiting if piece not in taken]
+            names.update(*(piece.binds for piece in new))
+        return found
+
+    def _ignores_file(self, path: str) -> bool:
+        return any(fnmatchcase(path, each) or path == each for each in self._ignored)
 
 
 def package_of(module: str) -> str:
     """The package whose code travels with a module: its top one. A job inside this package has the one below that."""
     parts = module.split(".")
     return ".".join(parts[:2]) if parts[0] == _OURS else parts[0]
+
+
+def _tree_of(pieces: Iterable[Piece]) -> ast.Module:
+    return ast.Module([node for piece in pieces for node in piece.nodes if isinstance(node, ast.stmt)], [])
+
+
+def _top(code: ModuleCode) -> str:
+    """The path of the file or of the folder of a module's top package."""
+    path, depth = code.path, code.name.count(".")
+    for _ in range(depth + code.is_package):
+        path = os.path.dirname(path)
+    return path
 
 
 def _has_no_effect(module: str) -> bool:

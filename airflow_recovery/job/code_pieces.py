@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from airflow_recovery.job.module_code import ModuleCode, canonical, without_docstring
-from airflow_recovery.job.references import ImportTarget, bound_names, references
+from airflow_recovery.job.references import ImportTarget, Reference, bound_names, references
 
 _DECORATORS = frozenset(("source", "vertex", "sink"))
 _OF_TYPES = (ast.Name, ast.Attribute, ast.Subscript, ast.Tuple, ast.List, ast.Constant, ast.BinOp, ast.BitOr)
@@ -38,8 +38,10 @@ _COMPUTING_NAMES = frozenset(
         "__builtins__",
         "builtins",
         "pickle",
+        "pydoc",
         "cloudpickle",
         "dill",
+        "hydra",
         "joblib",
         "shelve",
         "marshal",
@@ -75,6 +77,10 @@ _COMPUTING_ATTRIBUTES = frozenset(
         "currentframe",
         "find_spec",
         "find_loader",
+        "getattr_static",
+        "iter_entry_points",
+        "load_entry_point",
+        "symbol_by_name",
     ]
 )
 _LOOK_UPS = frozenset(("getattr", "setattr", "delattr", "hasattr"))
@@ -158,8 +164,9 @@ class Uses:
 
     ``names``: names that it does not bind. ``bare``: those that are used by themselves, not for an attribute.
     ``attributes``: of whatever object. ``words``: identifiers in texts; ``dotted``: those at the end of a text that is
-    a dotted name. ``imports``: what it imports when it runs, ``taken``: names of such modules, ``passed``: modules that
-    are used by themselves. ``computes``: it computes the names that it looks up. ``looks_up``: it looks names up.
+    a dotted name; ``paths``: such texts. ``imports``: what it imports when it runs, ``taken``: names of such modules,
+    ``passed``: modules that are used by themselves. ``computes``: it computes the names that it looks up.
+    ``looks_up``: it looks names up.
     """
 
     names: frozenset[str]
@@ -167,6 +174,7 @@ class Uses:
     attributes: frozenset[str]
     words: frozenset[str]
     dotted: frozenset[str]
+    paths: frozenset[str] = frozenset()
     imports: tuple[ImportTarget, ...] = ()
     taken: frozenset[str] = frozenset()
     passed: tuple[ImportTarget, ...] = ()
@@ -209,6 +217,11 @@ class Piece:
     def uses(self) -> Uses:
         """What it uses, without its docstrings."""
         return _uses(self)
+
+    @cached_property
+    def binds(self) -> frozenset[str]:
+        """The names and attributes that it binds, in whatever scope."""
+        return frozenset(name for node in self.nodes for inner in ast.walk(node) for name in _names_bound_by(inner))
 
     @cached_property
     def text(self) -> str:
@@ -263,7 +276,9 @@ class Pieces:
             yield self._piece(statement, names, self._foreign(statement, ()))
         elif isinstance(statement, (ast.Assign, ast.AnnAssign)):
             yield from self._assignment(statement)
-        elif isinstance(statement, ast.If) and self._resolves(statement.test, ("typing.TYPE_CHECKING",)):
+        elif isinstance(statement, ast.If) and (
+            self._resolves(statement.test, ("typing.TYPE_CHECKING",)) or _is_of_a_program(statement.test)
+        ):
             yield from self._split(statement.orelse)
         elif isinstance(statement, ast.With) and all(
             isinstance(item.context_expr, ast.Call) and self._resolves(item.context_expr.func, ("airflow",))
@@ -542,6 +557,11 @@ class Pieces:
         return True
 
 
+def _is_of_a_program(test: ast.expr) -> bool:
+    """``__name__ == "__main__"``, which does not hold in a module that is imported."""
+    return isinstance(test, ast.Compare) and ast.unparse(test) in ("__name__ == '__main__'", "'__main__' == __name__")
+
+
 def _name_of(node: ast.expr) -> str:
     """``a.b.c``; empty for anything else."""
     while isinstance(node, ast.Call):
@@ -561,6 +581,17 @@ def _is_plain_type(node: ast.expr) -> bool:
     return all(isinstance(each, (*_OF_TYPES, ast.expr_context)) for each in ast.walk(node))
 
 
+def _names_bound_by(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Store):
+        yield node.id if isinstance(node, ast.Name) else node.attr
+    elif isinstance(node, _FUNCTIONS):
+        yield node.name
+    elif isinstance(node, ast.arg):
+        yield node.arg
+    elif isinstance(node, ast.alias):
+        yield node.asname or node.name
+
+
 # --- uses -------------------------------------------------------------------------------------------------------------
 
 
@@ -577,12 +608,20 @@ def _uses(piece: Piece) -> Uses:
         attributes=frozenset(scan.attributes),
         words=frozenset(scan.words),
         dotted=frozenset(scan.dotted),
+        paths=frozenset(scan.paths),
         imports=tuple(scan.imports),
         taken=frozenset(target.attribute for target in scan.imports if target.attribute not in (None, "*")),
         passed=tuple({use.imported for use in local if len(use.path) == 1 and use.imported is not None}),
-        computes=scan.computes or not _COMPUTING_NAMES.isdisjoint(use.path[0] for use in free),
+        computes=scan.computes or not _COMPUTING_NAMES.isdisjoint(_tops_of(piece.code, free)),
         looks_up=scan.looks_up,
     )
+
+
+def _tops_of(code: ModuleCode, uses: Iterable[Reference]) -> Iterator[str]:
+    """The names that are used, and the packages that these are imported from."""
+    for use in uses:
+        yield use.path[0]
+        yield from (target.module.partition(".")[0] for target in code.imports.get(use.path[0], ()) if target.attribute)
 
 
 class _Scan:
@@ -600,6 +639,7 @@ class _Scan:
         self.attributes: set[str] = set()
         self.words: set[str] = set()
         self.dotted: set[str] = set()
+        self.paths: set[str] = set()
         self.imports: list[ImportTarget] = []
         self.computes = False
         self.looks_up = False
@@ -643,6 +683,7 @@ class _Scan:
         self.words.update(words)
         if words and _DOTTED.fullmatch(text) and ("." in text or ":" in text):
             self.dotted.add(words[-1])
+            self.paths.add(text)
 
     def _import(self, node: ast.Import | ast.ImportFrom) -> None:
         for alias in node.names:

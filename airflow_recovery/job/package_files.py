@@ -10,6 +10,7 @@ import base64
 import csv
 import hashlib
 import os
+import re
 import zipfile
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
@@ -22,6 +23,10 @@ _MOST_KEPT = 64 * 1024 * 1024
 """Bytes of hashed files that a process keeps, all together."""
 FileIdentity = tuple[int, int, int, int, int]
 _NOT_READ_BY_PYTHON = (".pyi", ".pyc", ".pyo")
+_OF_TOOLS = frozenset(
+    [".eggs", ".git", ".github", ".hg", ".idea", ".ipynb_checkpoints", ".nox", ".svn", ".tox", ".venv", ".vscode"]
+)
+_OF_TESTS = re.compile(r"tests?|test_.*|.*_test|conftest")
 _RECORDED_FROM = 16 * 1024 * 1024
 """Bytes from which a file's hash is taken from its wheel's RECORD, if the file is as old as that, instead of read."""
 
@@ -45,7 +50,8 @@ def modules_below(name: str, spec: ModuleSpec) -> tuple[str, ...]:
 def data_files(name: str, spec: ModuleSpec) -> Iterator[tuple[str, DataFile]]:
     """Return each file of a package that is no Python source, as its path on Python's path, and what hashes it.
 
-    ``py.typed``, stubs, bytecode beside its source and hidden folders are left out: no program reads them.
+    ``py.typed``, stubs, bytecode beside its source and folders of tools such as ``.git`` are left out: no program
+    reads them.
     """
     files = dict(_files(spec))
     for below, digest in sorted(files.items()):
@@ -126,7 +132,12 @@ def _members(archive: str, _: FileIdentity) -> tuple[str, ...]:
 
 
 def _is_left_out(name: str) -> bool:
-    return name == "__pycache__" or name.startswith(".")
+    return name == "__pycache__" or name in _OF_TOOLS or name.endswith("_cache")
+
+
+def of_tests(parts: Sequence[str]) -> str:
+    """Return the part of a path that shows that pytest or unittest alone loads the file; empty if none does."""
+    return next((part for part in parts if _OF_TESTS.fullmatch(part)), "")
 
 
 class HashedFiles:

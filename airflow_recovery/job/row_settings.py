@@ -1,17 +1,23 @@
 """Which settings of Spark belong to a fingerprint: all, but for those that are known not to change rows.
 
 `DO_NOT_CHANGE_ROWS` has a reason for each. A setting that is not in that table counts: a setting of a later Spark, of a
-connector or of your own may change the rows. The table was made from the settings of Spark 4.2 (`SQLConf` has 751).
+connector or of your own may change the rows. The table was made from the settings of Spark 4.2 (`SQLConf` has 751), and
+from the properties of Hadoop 3.4 and Hive 2.3, which are settings that begin with ``spark.hadoop.``.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import shutil
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from airflow_recovery.job import configuration_files
+from airflow_recovery.job.configuration_files import site_files, site_settings
 
 DO_NOT_CHANGE_ROWS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
@@ -232,6 +238,121 @@ DO_NOT_CHANGE_ROWS: tuple[tuple[str, tuple[str, ...]], ...] = (
             "spark.sql.parquet.filterPushdown",
             "spark.sql.parquet.filterPushdown.",
             "spark.sql.parquet.pushdown.",
+            "spark.hadoop.dfs.blocksize",
+            "spark.hadoop.dfs.replication",
+            "spark.hadoop.dfs.replication.max",
+            "spark.hadoop.fs.permissions.umask-mode",
+            "spark.hadoop.mapreduce.output.fileoutputformat.compress",
+            "spark.hadoop.mapreduce.output.fileoutputformat.compress.",
+        ),
+    ),
+    (
+        "How clients of Hadoop and Hive connect, wait and keep data in memory, and where they put temporary files",
+        (
+            "spark.hadoop.dfs.client.",
+            "spark.hadoop.dfs.domain.socket.path",
+            "spark.hadoop.fs.client.",
+            "spark.hadoop.fs.df.interval",
+            "spark.hadoop.fs.du.interval",
+            "spark.hadoop.fs.trash.",
+            "spark.hadoop.ha.",
+            "spark.hadoop.hadoop.tmp.dir",
+            "spark.hadoop.hadoop.zk.",
+            "spark.hadoop.hive.exec.local.scratchdir",
+            "spark.hadoop.hive.exec.scratchdir",
+            "spark.hadoop.hive.exec.stagingdir",
+            "spark.hadoop.hive.metastore.client.",
+            "spark.hadoop.hive.metastore.connect.",
+            "spark.hadoop.hive.metastore.failure.",
+            "spark.hadoop.hive.scratch.dir.permission",
+            "spark.hadoop.hive.zookeeper.",
+            "spark.hadoop.io.file.buffer.size",
+            "spark.hadoop.ipc.",
+            "spark.hadoop.net.topology.",
+        ),
+    ),
+    (
+        "Servers of Hadoop, and engines other than Spark",
+        (
+            "spark.hadoop.dfs.balancer.",
+            "spark.hadoop.dfs.datanode.",
+            "spark.hadoop.dfs.ha.automatic-failover.",
+            "spark.hadoop.dfs.ha.fencing.",
+            "spark.hadoop.dfs.image.",
+            "spark.hadoop.dfs.journalnode.",
+            "spark.hadoop.dfs.namenode.checkpoint.",
+            "spark.hadoop.dfs.namenode.edits.",
+            "spark.hadoop.dfs.namenode.handler.",
+            "spark.hadoop.dfs.namenode.name.",
+            "spark.hadoop.dfs.namenode.safemode.",
+            "spark.hadoop.dfs.namenode.service.",
+            "spark.hadoop.dfs.namenode.shared.",
+            "spark.hadoop.hive.auto.convert.",
+            "spark.hadoop.hive.cbo.",
+            "spark.hadoop.hive.cli.",
+            "spark.hadoop.hive.compactor.",
+            "spark.hadoop.hive.exec.parallel",
+            "spark.hadoop.hive.exec.parallel.",
+            "spark.hadoop.hive.exec.reducers.",
+            "spark.hadoop.hive.execution.engine",
+            "spark.hadoop.hive.llap.",
+            "spark.hadoop.hive.log.",
+            "spark.hadoop.hive.server2.",
+            "spark.hadoop.hive.stats.",
+            "spark.hadoop.hive.tez.",
+            "spark.hadoop.hive.vectorized.",
+            "spark.hadoop.mapreduce.am.",
+            "spark.hadoop.mapreduce.application.",
+            "spark.hadoop.mapreduce.cluster.",
+            "spark.hadoop.mapreduce.framework.name",
+            "spark.hadoop.mapreduce.job.",
+            "spark.hadoop.mapreduce.jobhistory.",
+            "spark.hadoop.mapreduce.map.",
+            "spark.hadoop.mapreduce.reduce.",
+            "spark.hadoop.mapreduce.shuffle.",
+            "spark.hadoop.mapreduce.task.",
+            "spark.hadoop.tez.",
+            "spark.hadoop.yarn.acl.",
+            "spark.hadoop.yarn.app.mapreduce.",
+            "spark.hadoop.yarn.client.",
+            "spark.hadoop.yarn.http.",
+            "spark.hadoop.yarn.log-aggregation-enable",
+            "spark.hadoop.yarn.log-aggregation.",
+            "spark.hadoop.yarn.log.",
+            "spark.hadoop.yarn.nodemanager.",
+            "spark.hadoop.yarn.resourcemanager.",
+            "spark.hadoop.yarn.scheduler.",
+            "spark.hadoop.yarn.timeline-service.",
+            "spark.hadoop.yarn.web-proxy.",
+            "spark.hadoop.yarn.webapp.",
+        ),
+    ),
+    (
+        "Rights and credentials of Hadoop and Hive, and encrypted connections",
+        (
+            "spark.hadoop.dfs.block.access.",
+            "spark.hadoop.dfs.data.transfer.",
+            "spark.hadoop.dfs.encrypt.",
+            "spark.hadoop.dfs.http.",
+            "spark.hadoop.dfs.https.",
+            "spark.hadoop.dfs.permissions",
+            "spark.hadoop.dfs.permissions.",
+            "spark.hadoop.dfs.web.",
+            "spark.hadoop.hadoop.http.",
+            "spark.hadoop.hadoop.kerberos.",
+            "spark.hadoop.hadoop.kms.",
+            "spark.hadoop.hadoop.proxyuser.",
+            "spark.hadoop.hadoop.rpc.",
+            "spark.hadoop.hadoop.security.",
+            "spark.hadoop.hadoop.ssl.",
+            "spark.hadoop.hadoop.user.",
+            "spark.hadoop.hive.metastore.execute.setugi",
+            "spark.hadoop.hive.metastore.sasl.",
+            "spark.hadoop.hive.metastore.token.",
+            "spark.hadoop.hive.security.",
+            "spark.hadoop.hive.users.in.admin.role",
+            "spark.hadoop.javax.jdo.option.ConnectionUserName",
+            "spark.hadoop.javax.net.ssl.",
         ),
     ),
 )
@@ -258,11 +379,16 @@ SETTINGS_FIELDS = ("conf", "_conf", "spark_conf", "_spark_conf")
 PROPERTIES_FIELDS = ("properties_file", "_properties_file")
 _CONF_OPTIONS = ("--conf", "-c")
 _SPARK_PROVIDER = "airflow.providers.apache.spark."
+CREDENTIALS = re.compile(
+    r"spark\.hadoop\..*(?:password|secret|credential|keytab|principal|token|access\.?key|account\.key|api\.?key)",
+    re.IGNORECASE,
+)
+"""Names of properties that hold credentials. Such a property does not count, for credentials rotate."""
 
 
 def changes_rows(setting: str) -> bool:
     """Return whether a setting counts, by its name."""
-    return setting not in _NAMES and not setting.startswith(_BEGINNINGS)
+    return setting not in _NAMES and not setting.startswith(_BEGINNINGS) and not CREDENTIALS.match(setting)
 
 
 def row_settings(settings: Mapping[str, Any]) -> dict[str, str]:
@@ -271,39 +397,59 @@ def row_settings(settings: Mapping[str, Any]) -> dict[str, str]:
 
 
 def settings_of(operator: object) -> dict[str, str]:
-    """Return the settings of an operator that count: those declared, over Spark's defaults on this machine."""
+    """Return the settings of an operator that count: those declared, over Spark's and Hadoop's on this machine."""
     return row_settings(all_settings(operator))
 
 
 def all_settings(operator: object) -> dict[str, Any]:
-    """Return the settings of an operator: those declared, over Spark's defaults on this machine."""
+    """Return the settings of an operator: those declared, over Spark's and Hadoop's on this machine."""
     return {**defaults_of(operator), **declared_settings(operator)}
 
 
 def defaults_of(operator: object) -> dict[str, str]:
-    """Return what the provider's spark-submit reads on this machine if no properties file is given."""
+    """Return what the provider's spark-submit reads on this machine.
+
+    These are the properties of Hadoop and Hive, and Spark's defaults, which a properties file replaces.
+    """
     path = _defaults_file(operator)
-    return _settings_at(path) if path is not None else {}
+    return {**site_settings(_site_files(operator))[0], **(_settings_at(path) if path is not None else {})}
 
 
 def settings_files(operator: object) -> list[Path]:
     """Return the files of this machine from which settings of an operator are read, if they exist."""
     defaults = _defaults_file(operator)
-    return [*_properties_files(operator), *([defaults] if defaults is not None else [])]
+    return [*_properties_files(operator), *([defaults] if defaults is not None else []), *_site_files(operator)]
 
 
-def _defaults_file(operator: object) -> Path | None:
-    is_submitted = any(parent.__module__.startswith(_SPARK_PROVIDER) for parent in type(operator).__mro__)
-    if not is_submitted or any(getattr(operator, name, None) for name in PROPERTIES_FIELDS):
-        return None
-    return _sparks_configuration(_environment(operator)) / "spark-defaults.conf"
+def unread_settings(operator: object) -> list[Path]:
+    """Return the files of Hadoop's and Hive's properties that spark-submit reads and this process can't."""
+    return site_settings(_site_files(operator))[1]
+
+
+def other_configuration(operator: object) -> list[Path]:
+    """Return the further files of configuration that count by their content (`configuration_files.other_files`)."""
+    return configuration_files.other_files(configuration_folders(operator)) if _is_submitted(operator) else []
 
 
 def configuration_folders(operator: object) -> list[Path]:
     """Return the folders from which Spark and Hadoop read their configuration on this machine."""
     env = _environment(operator)
-    hadoops = (Path(env[name]) for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR") if env.get(name))
-    return [_sparks_configuration(env), *hadoops]
+    return configuration_files.configuration_folders(_sparks_configuration(env), env)
+
+
+def _is_submitted(operator: object) -> bool:
+    return any(parent.__module__.startswith(_SPARK_PROVIDER) for parent in type(operator).__mro__)
+
+
+def _defaults_file(operator: object) -> Path | None:
+    if not _is_submitted(operator) or any(getattr(operator, name, None) for name in PROPERTIES_FIELDS):
+        return None
+    return _sparks_configuration(_environment(operator)) / "spark-defaults.conf"
+
+
+def _site_files(operator: object) -> list[Path]:
+    env = _environment(operator)
+    return site_files(_sparks_configuration(env), env) if _is_submitted(operator) else []
 
 
 def _environment(operator: object) -> dict[str, str]:
@@ -312,10 +458,23 @@ def _environment(operator: object) -> dict[str, str]:
 
 
 def _sparks_configuration(env: Mapping[str, str]) -> Path:
-    """Its folder, by the environment, else beside the spark-submit that PATH finds."""
+    """Its folder, by the environment, else in the home of the spark-submit that PATH finds."""
     program = shutil.which("spark-submit", path=env.get("PATH"))
-    home = env.get("SPARK_HOME") or (Path(program).resolve().parents[1] if program else "/")
+    home = env.get("SPARK_HOME") or (sparks_home(Path(program)) if program else "/")
     return Path(env.get("SPARK_CONF_DIR") or Path(home, "conf"))
+
+
+def sparks_home(submit: Path) -> Path:
+    """Return the home of a distribution's spark-submit, or of the pyspark package for whose Python it was installed.
+
+    `airflow_recovery.task.class_archive`, a program that imports nothing of this package, has the same rule.
+    """
+    home = submit.resolve().parents[1]
+    if not (home / "jars").is_dir() and submit.parent == Path(sys.executable).parent:
+        spec = importlib.util.find_spec("pyspark")
+        if spec is not None and spec.origin is not None:
+            return Path(spec.origin).parent
+    return home
 
 
 def declared_settings(operator: object) -> dict[str, Any]:

@@ -230,6 +230,7 @@ class SparkRegionOperator(SubmittingOperator):
             prepare_journal=job_run.prepare_journal,
             restarts=restarts,
             label=self.labeller(),
+            unseen_code=opened.settings.unseen_code,
         )
         try:
             result = task.execute()

@@ -97,6 +97,10 @@ class ApplicationCode:
         """By a glob or a folder, the files of code that were found there, and what finds them again."""
         self.found = FilesFound()
         """The files of the operator's functions and values."""
+        self._data: list[tuple[list[str], Callable[[], list[str]]]] = []
+        """The files of data that an application reads from its own folder, and what finds them again."""
+        self._settings: tuple[frozenset[str], Callable[[], Any], Any] = (frozenset(), lambda: None, None)
+        """The watched files of settings, what reads these, and what they were."""
         self._named: set[str] = set()
         """The watched files that an argument or the application names. The job may write them."""
 
@@ -110,11 +114,14 @@ class ApplicationCode:
         """
         expanded = [one for place in places if place.uri for one in self._expanded(place)]
         files = self._guard(place for place in expanded if place.kind is PlaceKind.FILE)
+        beside = [self._beside(place) if place.kind is PlaceKind.FILE else {} for place in expanded]
         found: list[Component] = []
-        for place in expanded:
+        for place, others in zip(expanded, beside, strict=True):
             if place.kind is PlaceKind.FILE:
                 found.append(self._component(place, files[split_alias(place.uri)[0]]))
-                found += self._beside(place)
+                contents = [f"{name}\0{self._content(file)}\n".encode() for name, file in sorted(others.items())]
+                program = local_path(split_alias(place.uri)[0]).name
+                found += [Component(f"files beside {program}", hashed(*contents))] if contents else []
             else:
                 found.append(Component(f"{place.role} {place.uri}", place.uri, seen=is_fixed(place)))
         return list(_with_own_names(found))
@@ -134,13 +141,14 @@ class ApplicationCode:
         file = self._files([plain])[plain] if os.path.isfile(local_path(plain)) else None
         return f"{file.content}{alias or '#'}" if isinstance(file, CodeFile) else path
 
-    def watch(self, paths: Iterable[Path]) -> None:
-        """Look at files of this machine again later, though they are no components, such as files of settings.
+    def watch_settings(self, paths: Iterable[Path], read: Callable[[], Any]) -> None:
+        """Look again later at the files of this machine from which ``read`` reads settings.
 
-        Call it before they are read.
+        When the job has ended, only other settings than before are a change. So a job survives another time-out.
         """
-        for path in paths:
-            self._watched.setdefault(str(path), _version_of(path))
+        new = [str(path) for path in paths]
+        self._watched = {**{path: _version_of(Path(path)) for path in new}, **self._watched}
+        self._settings = frozenset(new), read, read()
 
     def watch_found(self) -> list[str]:
         """Look again later at the files that were `found`. Returns the digests of those that values name.
@@ -227,32 +235,39 @@ class ApplicationCode:
             log.warning("The code at %s can't be seen, so a change of it is not noticed: %s", _shown(plain), file)
             return Component(f"{place.role} {_shown(plain)}{alias}", f"{_shown(plain)}{alias}", seen=False)
         if not is_local(plain):
-            return Component(f"{place.role} {_shown(plain)}{alias}", file.content)
+            return Component(f"{place.role} {_shown(plain)}{alias}", self._content(file))
         name = place.role if place.role == APPLICATION else f"{place.role} {local_path(plain).name}"
-        return Component(f"{name}{alias}", file.content, seen=self._runs_here)
+        return Component(f"{name}{alias}", self._content(file), seen=self._runs_here)
 
-    def _beside(self, place: Place) -> list[Component]:
-        """What a program of this machine loads from its folder: modules, or the files that a pipeline includes."""
+    def _content(self, file: CodeFile | str) -> str:
+        """What stands for a file. Comments and layout of Python count only if some code of it may read them."""
+        if isinstance(file, str):
+            return file
+        is_verbatim = any(one.reads_source for one in self._read.values())
+        return file.content if is_verbatim or not file.syntax else file.syntax
+
+    def _beside(self, place: Place) -> dict[str, CodeFile | str]:
+        """What a program of this machine loads from its folder: modules, data, or the files that a pipeline includes.
+
+        By their names below the folder. Of data, what stands for the content.
+        """
         plain, _ = split_alias(place.uri)
         path = local_path(plain)
         if not is_local(plain) or place.role not in (APPLICATION, "file"):
-            return []
+            return {}
         version, find = _version_of(path), self._modules if plain.endswith(".py") else included_files
-        beside = [one for one in find(path) if one.suffix in _LOADED or not self._is_left_out(one)]
-        loaded = _loaded_of(beside)
+        beside = find(path)
+        loaded, data = _loaded_of(beside), self._data_of(beside)
         # A program that was replaced after it was loaded does not show what the loaded one loads.
         self._lists[plain] = loaded, lambda: _loaded_of(find(path)) if _version_of(path) == version else loaded
-        for one in beside:
-            if one.suffix not in _LOADED:
-                self._watch_named(one)
-        read = self._files([str(one) for one in beside])
-        self._guard(Place("module", str(one)) for one in beside if one.suffix in _LOADED)
-        contents = [
-            f"{os.path.relpath(uri, path.parent)}\0{file.content}\n".encode()
-            for uri, file in read.items()
-            if isinstance(file, CodeFile)
-        ]
-        return [Component(f"files beside {path.name}", hashed(*contents))] if contents else []
+        self._data.append((data, lambda: self._data_of(find(path))))
+        read = self._guard(Place("module", str(one)) for one in beside if one.suffix in _LOADED)
+        found: dict[str, CodeFile | str] = {uri: file for uri, file in read.items() if isinstance(file, CodeFile)}
+        found |= {uri: self.file_digest(uri) for uri in data}
+        return {_name_beside(Path(uri), path): content for uri, content in found.items()}
+
+    def _data_of(self, beside: Iterable[Path]) -> list[str]:
+        return [str(one) for one in beside if one.suffix not in _LOADED and not self._is_left_out(one)]
 
     def _modules(self, path: Path) -> list[Path]:
         env = getattr(self._operator, "env_vars", None)
@@ -294,7 +309,10 @@ class ApplicationCode:
         """
         changed = [uri for uri, version in self._now(lazy=lazy).items() if version != self._read[uri].version]
         lists = [name for name, (before, find) in self._lists.items() if find() != before]
-        return list(dict.fromkeys([*changed, *self._changed_here(), *lists]))
+        files, read, before_it = self._settings
+        here = self._changed_here()
+        unchanged = files if not files.isdisjoint(here) and read() == before_it else ()
+        return list(dict.fromkeys([*changed, *(path for path in here if path not in unchanged), *lists]))
 
     def _changed_here(self) -> list[str]:
         """The watched files that differ. One that an argument names and that did not exist is not among them."""
@@ -305,13 +323,18 @@ class ApplicationCode:
         ]
 
     def made_meanwhile(self) -> str:
-        """Name the files that an argument names and that were made since the fingerprint was, with what to declare."""
+        """Name the files that an argument or the application names and that are newer than the fingerprint.
+
+        With what to declare.
+        """
         made = [path for path in sorted(self._named) if self._watched[path] is None and os.path.isfile(path)]
+        made += sorted({path for before, find in self._data for path in set(find()) - set(before)} - {*made})
         if not made:
             return ""
         return (
-            f"an argument names {', '.join(made)}, which did not exist before: in later tries its content counts, and "
-            f"must not change while the job runs. If the job itself writes the file, {_declared(made)}"
+            f"an argument or the application names {', '.join(made)}, which did not exist before: in later tries its "
+            "content counts, and must not change while the job runs. If the job itself writes the file, "
+            f"{_declared(made)}"
         )
 
     def look_early(self) -> tuple[list[str], bool]:
@@ -418,6 +441,13 @@ def _version_of(path: Path) -> _Version | None:
         return identity_of(path.stat()) if path.is_file() else None
     except OSError:
         return None
+
+
+def _name_beside(file: Path, program: Path) -> str:
+    """Its path from the program's folder on, also if a link such as ``current`` leads to this folder."""
+    folders = (program.parent, program.resolve().parent)
+    folder = next((one for one in folders if file.is_relative_to(one)), None)
+    return str(file.relative_to(folder)) if folder else os.path.relpath(file.resolve(), folders[1])
 
 
 def _loaded_of(files: Iterable[Path]) -> list[str]:

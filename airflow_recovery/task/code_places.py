@@ -362,7 +362,7 @@ def files_of_shell(command: str, folder: str | None, env: Mapping[str, str]) -> 
     Without code (`places_of_shell`), what the shell or a program such as ``tee`` writes, and places of the system.
     ``folder`` and ``env`` as for `places_of_shell`.
     """
-    found: list[str] = []
+    found: list[str] = [path for inner in _INNER.findall(command) for path in files_of_shell(inner, folder, env)]
     for part in re.split(r"&&|\|\||[;|\n]", command):
         words = [Template(word).safe_substitute(env) for word in _words_read(part)]
         if words[:1] == ["cd"]:
@@ -374,7 +374,8 @@ def files_of_shell(command: str, folder: str | None, env: Mapping[str, str]) -> 
         for word in (*before, *(() if program in _WRITERS else arguments)):
             if _CODE.search(word):
                 continue
-            path = os.path.join(folder or "", word.partition("=")[2] if _WITH_VALUE.match(word) else word)
+            word = _OPTION_OF_FILE.sub("", word.partition("=")[2] if _WITH_VALUE.match(word) else word)
+            path = os.path.join(folder or "", word)
             is_plain = path == os.path.normpath(path) and not any(sign in path for sign in "{$*?\n")
             if os.path.isabs(path) and is_plain and len(path) <= _MOST_PATH and not _NO_DATA.match(path):
                 found.append(path)
@@ -386,6 +387,10 @@ _WRITERS = frozenset(("echo", "mkdir", "printf", "rm", "rmdir", "tee", "test", "
 """Programs that read no content of the files that they are given."""
 _COPIERS = frozenset(("cp", "install", "ln", "mv", "rsync"))
 """Programs that write to the last place that they are given."""
+_INNER = re.compile(r"\$\(([^()]*)\)")
+"""A command whose output is a part of another command."""
+_OPTION_OF_FILE = re.compile(r"^(?:-\w)?@(?=[/\w.])")
+"""``@file`` and ``-d@file``, as programs such as curl take it."""
 _ASSIGNS = re.compile(r"\w+=")
 _WITH_VALUE = re.compile(r"-[^=]*=|\w+=")
 _NO_DATA = re.compile(r"/(?:bin|dev|lib\w*|proc|sbin|sys|usr)/|.*/(?:python[\d.]*|java|spark-submit|(?:ba)?sh)$")
@@ -408,6 +413,32 @@ _BEFORE_PROGRAM = (
 )
 _PYTHON = re.compile(r"python[\d.]*|pyspark")
 _OF_SYSTEM = re.compile(r"/(?:usr/)?s?bin/|.*/(?:python[\d.]*|java|spark-submit|(?:ba)?sh)$")
+
+
+def folders_of_shell(command: str, folder: str | None, env: Mapping[str, str]) -> list[str]:
+    """Return the folders of this machine whose files the programs of a shell's command read, and nothing shows which.
+
+    That is a folder that a program is given, and one in which a tool such as ``make`` or ``dbt`` runs. ``folder`` and
+    ``env`` as for `places_of_shell`.
+    """
+    given = files_of_shell(command, folder, env)
+    found = [path for path in given if path not in _SHARED_FOLDERS and os.path.isdir(path)]
+    for part in re.split(r"&&|\|\||[;|\n]", command):
+        words = [Template(word).safe_substitute(env) for word in _words_read(part)]
+        if words[:1] == ["cd"]:
+            folder = os.path.join(folder or "", words[1]) if len(words) > 1 else None
+            continue
+        program = next((word for word in words if word not in _BEFORE_PROGRAM and not _ASSIGNS.match(word)), "")
+        if program.rpartition("/")[2] in _OF_PROJECTS and folder is not None and os.path.isdir(folder):
+            found.append(folder)
+    return list(dict.fromkeys(found))
+
+
+_OF_PROJECTS = frozenset(
+    ("dbt", "dvc", "gradle", "kedro", "make", "meltano", "mvn", "nextflow", "npm", "sbt", "snakemake", "sqlmesh")
+)
+"""Programs that read the files of the folder in which they run."""
+_SHARED_FOLDERS = ("/", "/home", "/root", "/tmp", "/var", "/var/tmp")
 
 
 def _in_path(program: str, env: Mapping[str, str]) -> str | None:

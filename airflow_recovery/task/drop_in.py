@@ -46,7 +46,13 @@ from airflow_recovery.hooks.sinks import AirflowSinkResources
 from airflow_recovery.hooks.tables import tables_of
 from airflow_recovery.job.bound_values import is_path
 from airflow_recovery.job.fingerprint import sink_code
-from airflow_recovery.job.row_settings import all_settings, settings_files, settings_of
+from airflow_recovery.job.row_settings import (
+    all_settings,
+    other_configuration,
+    settings_files,
+    settings_of,
+    unread_settings,
+)
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.journal.run_state import RegionState, RunState
 from airflow_recovery.locations import (
@@ -90,6 +96,7 @@ from airflow_recovery.task.left_in_airflow import (
     store_pushed,
 )
 from airflow_recovery.task.metastore_input import metastore_input
+from airflow_recovery.task.operator_components import UNSEEN
 from airflow_recovery.task.outliving_job import key_of
 from airflow_recovery.task.published_input import PublishedInput, look_up
 from airflow_recovery.task.references import (
@@ -133,10 +140,11 @@ def application_document(
         raise JobDefinitionError(f"{drop_in.task_id}: expected an application, found none.")
     description = described(operator)
     code = code or ApplicationCode(operator)
-    code.watch(settings_files(operator))
+    code.watch_settings(settings_files(operator), lambda: settings_of(operator))
     arguments = [str(argument) for argument in operator.application_args or ()]
     document = {
-        "code": code_document(code, places_of_submit(description, all_settings(operator), arguments)),
+        "code": code_document(code, places_of_submit(description, all_settings(operator), arguments))
+        + code_document(code, places_of_configuration(operator)),
         "java_class": description["java_class"],
         "arguments": arguments,
         **({"files": files} if (files := _files_told(operator, code)) else {}),
@@ -165,13 +173,22 @@ def _files_told(operator: SparkSubmitOperator, code: ApplicationCode) -> list[st
 
 
 def settings_document(operator: object, code: ApplicationCode) -> dict[str, Any]:
-    """The settings that may change rows. One of your own that is the path of a file counts by its content as well."""
+    """The settings that may change rows. One of your own that is the path of a file counts by its content as well.
+
+    A file of Hadoop's or Hive's properties that can't be read is unseen.
+    """
 
     def described(name: str, value: str) -> Any:
         digest = code.file_digest(value) if is_path(value) and not places_of_settings({name: value}) else value
         return value if digest == value else [value, digest]
 
-    return {name: described(name, value) for name, value in settings_of(operator).items()}
+    unread = {path.name: {UNSEEN: True, "value": str(path)} for path in unread_settings(operator)}
+    return {**{name: described(name, value) for name, value in settings_of(operator).items()}, **unread}
+
+
+def places_of_configuration(operator: object) -> list[Place]:
+    """The files of configuration that spark-submit puts on the class path of a driver."""
+    return [Place("configuration", str(path)) for path in other_configuration(operator)]
 
 
 def code_document(code: ApplicationCode, places: Iterable[Place]) -> list[list[Any]]:

@@ -5,20 +5,25 @@ from __future__ import annotations
 import inspect
 import math
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
+from fnmatch import fnmatchcase
 from functools import partial
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
 from airflow_recovery.checks import check_no_address
 from airflow_recovery.driver.paths import spark_path
+from airflow_recovery.hooks.code_sources import local_path
 from airflow_recovery.job.bound_values import is_path
 from airflow_recovery.job.fingerprint import FilesFound, class_code, function_code, value_digest
-from airflow_recovery.job.row_settings import defaults_of, settings_files
-from airflow_recovery.task.application_code import ApplicationCode
+from airflow_recovery.job.row_settings import defaults_of, settings_files, settings_of
+from airflow_recovery.task.application_code import ApplicationCode, is_local
 from airflow_recovery.task.code_places import (
     Place,
+    PlaceKind,
     files_of_shell,
+    folders_of_shell,
     places_of_operator,
     places_of_settings,
     places_of_shell,
@@ -28,6 +33,7 @@ from airflow_recovery.task.drop_in import (
     DropInApplication,
     code_document,
     drop_in_document,
+    places_of_configuration,
     settings_document,
 )
 from airflow_recovery.task.operator_components import arguments_that_count, context_document, fields_that_count
@@ -110,9 +116,10 @@ def operator_document(
     """
     function = getattr(operator, "python_callable", None)
     code = code or ApplicationCode(operator)
-    code.watch(settings_files(operator))
+    code.watch_settings(settings_files(operator), lambda: settings_of(operator))
     places = places_of_operator(operator, operator_class, fields)
     places += [*_places_of_shell(operator, places), *places_of_settings(defaults_of(operator))]
+    places += places_of_configuration(operator)
     declared = {field: getattr(operator, field) for field in fields}
     for field, value in declared.items():
         check_no_address(value, f"{operator.task_id}, {field}")
@@ -141,8 +148,18 @@ def operator_document(
 def _places_of_shell(operator: BaseOperator, known: Sequence[Place]) -> list[Place]:
     """What the operator's command runs by a relative path, by a variable or as a module, but for what is ``known``."""
     uris = {place.uri for place in known}
-    in_shell = places_of_shell(*_command_of(operator))
-    return [place for place in in_shell if place.uri not in uris]
+    in_shell = [place for place in places_of_shell(*_command_of(operator)) if place.uri not in uris]
+    outside = [path for path in folders_of_shell(*_command_of(operator)) if not _is_declared(operator, path)]
+    return [*in_shell, *(Place("folder", path, PlaceKind.ELSEWHERE) for path in outside)]
+
+
+def _is_declared(operator: BaseOperator, path: str) -> bool:
+    """Whether a folder lies in a declared input or output, or in a place that the user has said not to count."""
+    places = (getattr(operator, name, None) for name in ("inputs", "outputs"))
+    uris = [uri for each in places if isinstance(each, Mapping) for uri in each.values() if isinstance(uri, str)]
+    folders = [local_path(re.split(r"[*?\[{]", uri)[0]) for uri in uris if is_local(uri)]
+    ignored = getattr(operator, "ignore_changes_in", ())
+    return any(map(Path(path).is_relative_to, folders)) or any(fnmatchcase(path, each) for each in ignored)
 
 
 def _files_of_command(operator: BaseOperator, known: Sequence[Place], code: ApplicationCode) -> list[str]:

@@ -79,7 +79,9 @@ def open_job_run(
                 f"{group_id}: expected the subtasks of {name.removesuffix('.subtasks')} to be recorded in this run's "
                 f"journal, found none: clear the task {group_id}.{name}, which decides and records them."
             )
-    plan = plan_job(job, ref, facts, keys, code_version=place.code_version)
+    plan = plan_job(
+        job, ref, facts, keys, code_version=place.code_version, of_group=place.of_group(dag, group_id, facts)
+    )
     with open_planned(context, plan, facts, place, group_id, dag, log, ask_cached) as planned:
         yield planned
 

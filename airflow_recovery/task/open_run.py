@@ -31,12 +31,14 @@ from airflow_recovery.results.places import Asker, ResultPlaces
 from airflow_recovery.results.prober import OnAltered, ResultProber
 from airflow_recovery.store.probe import probe
 from airflow_recovery.store.timed import TimedStore
+from airflow_recovery.task.group_components import group_components
 from airflow_recovery.task.metrics import MeteredEvents, RecoveryMetrics, metrics_of
 from airflow_recovery.task.recovery_off import RunWithoutRecovery
 from airflow_recovery.task.run_context import code_version, dag_run_facts, is_live_run, run_identity, task_identity
 from airflow_recovery.task.written_places import written_places
 
 if TYPE_CHECKING:
+    from airflow_recovery.driver.region_spec import RunFacts
     from airflow_recovery.job import Job
 
 
@@ -92,6 +94,10 @@ class RunPlace:
             return cls(run_identity(context, group_id), stores, settings, options, code_version=version)
         unrecorded = RunWithoutRecovery(context, group_id, settings, written)
         return cls(unrecorded.identity, unrecorded.stores, settings, options, unrecorded)
+
+    def of_group(self, dag: Any, group_id: str, facts: RunFacts) -> tuple[Component, ...]:
+        """As `group_components`; none if the job does not recover."""
+        return () if self.unrecorded is not None else group_components(dag, group_id, facts, self.stores)
 
     def journal(self) -> Journal:
         """A journal of this place, for reading: nothing is told of what it reads."""

@@ -52,7 +52,9 @@ def decide_subtasks(
             keys[name] = _today(job, name, facts, stores)[0]
     mine = keys[initializer]
     check_length(len(mine), size(len(mine)), conf.getint("core", "max_map_length"), task_id)
-    plan = plan_job(job, job_ref, facts, keys, code_version=place.code_version)
+    plan = plan_job(
+        job, job_ref, facts, keys, code_version=place.code_version, of_group=place.of_group(dag, group_id, facts)
+    )
     with open_planned(context, plan, facts, place, group_id, dag, log) as planned:
         recorder = _Recorder(planned.opened.run, mine, recorded.get(initializer, ()), files)
         task = RegionTask(

@@ -111,7 +111,7 @@ def test_fault_355_control_without_the_second_look_the_rows_of_a_bad_file_are_ke
 
 def test_fault_357_a_file_that_the_job_makes_is_named_with_what_to_declare(job: Job) -> None:
     assert job.run(IN_PLACE) == ("ran", "two")
-    said = f"an argument names {job.path}, which did not exist before"
+    said = f"an argument or the application names {job.path}, which did not exist before"
     assert said in job.notes[0]
     assert f"ignore_changes_in=['{job.path}']" in job.notes[0]
     # Now its content counts. The job writes it again, and nobody knows what it has read.

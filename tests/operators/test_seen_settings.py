@@ -135,7 +135,7 @@ def test_each_attempt_has_a_checkpoint_of_its_own_which_goes_with_its_output(
 ) -> None:
     application = tmp_path / "app.py"
     for n in range(2):
-        application.write_text(f"# {n}{MAKES_FOLDERS}")
+        application.write_text(f"N = {n}{MAKES_FOLDERS}")
         given: Any = {"application": str(application), "conf": {SETTING: "{checkpoint:o}"}}
         run_try(submitted_task(["{output:o}", "{checkpoint:o}"], **given))
     first, second = (one["arguments"] for one in submissions(submitted))

@@ -138,7 +138,7 @@ BESIDE: dict[str, tuple[str, str]] = {
     "a module by its file": ("spec_from_file_location('x', folder + '/ra' + 'tes.py')", "rates.py"),
     "a statement whose name is computed": ("open(f'{folder}/sql/{name}.sql')", "sql/day.sql"),
     "statements of a folder": ("for one in folder.glob('sql/*'): pass", "sql/day.sql"),
-    "a file that is named": ("open(path(__file__).parent / 'sql/day.sql')", "sql/day.sql"),
+    "a file that is named": ("open(Path(__file__).parent / 'sql/day.sql')", "sql/day.sql"),
 }
 
 

@@ -36,7 +36,8 @@ for name in sys.argv[2:]:
     path = out / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.mkdir(parents=True) if name.endswith("/") else path.write_text(name)
-os._exit(0)  # {said}
+os._exit(0)
+print("{said}")
 """
 """It writes what its arguments name, and leaves with exit code 0 in the middle of it."""
 

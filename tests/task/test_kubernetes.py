@@ -116,7 +116,7 @@ def test_fault_270_new_code_under_the_same_name_runs_in_a_pod(pod_task: MakeTask
         return answer["decision"], answer["attempt"]
 
     assert [run(), run()] == [("ran", 1), ("kept", 1)]
-    task.store().put("code/told.py", source + b"# deployed again\n")
+    task.store().put("code/told.py", source + b"DEPLOYED = 2\n")
     assert [run(), run()] == [("ran", 2), ("kept", 2)]
 
 
