@@ -81,7 +81,8 @@ def look_at_abandon(
     if since is not None:
         raise Refused(
             f"Expected the target to know whether it has taken {name}, found that it has forgotten what was before "
-            f"{since.isoformat()}. Look for its rows there, and remove them; then say so with --not-applied."
+            f"{since.isoformat()}. Look for its rows there, and remove them; then say so with --not-applied.",
+            code="target-forgot-what-was-before",
         )
     return Abandonable(region, prepared.number, epoch, spec, probe.value)
 

@@ -154,7 +154,9 @@ class SparkRegionOperator(SubmittingOperator):
                 if name not in job_run.plan.regions:
                     raise SubtasksUnknown(
                         f"{name}: this run's subtasks do not include {self.subtask!r} any more: it has vanished from "
-                        "the keys that are declared, or recorded. Clear the task group with its downstream tasks."
+                        "the keys that are declared, or recorded. Clear the task group with its downstream tasks.",
+                        code="subtask-vanished",
+                        subtask=self.subtask,
                     )
                 own = RegionTry(self, context, job_run, name)
                 result = task_of(job_run.opened.run.regions[name]).run(partial(self._run_region, job, own), own)

@@ -47,7 +47,9 @@ class StreamingDeclaration(DeclaringMode):
         """The options of its channel and its region; `None` without either. Raises `JobDefinitionError`."""
         result, streaming = options.get("result"), options.get("streaming")
         if streaming is not None and not isinstance(streaming, Streaming):
-            raise JobDefinitionError(f"{vertex.where}: expected streaming=Streaming(...), found {streaming!r}")
+            raise JobDefinitionError(
+                f"{vertex.where}: expected streaming=Streaming(...), found {streaming!r}", code="streaming-unfit"
+            )
         channel = None
         if vertex.result is PIPELINED_APPROXIMATE:
             channel = result if isinstance(result, ApproximateResult) else APPROXIMATE
@@ -148,7 +150,9 @@ def check_refusals(
     }
     refused = refusals(LogicalTopology.of(job_graph), channels, declarations, max_active_tasks=max_active_tasks)
     if refused:
-        raise JobDefinitionError(f"job {graph.job!r}: " + "; ".join(refusal.text() for refusal in refused))
+        raise JobDefinitionError(
+            f"job {graph.job!r}: " + "; ".join(refusal.text() for refusal in refused), code="channels-refused"
+        )
 
 
 def _declaration(vertex: Vertex, streaming: Streaming) -> VertexDeclaration:

@@ -81,7 +81,9 @@ def region_application(
         )
     raise ConfigurationError(
         f"Connection {connection.conn_id!r}: expected type spark (spark-submit) or {CONNECT}, found "
-        f"{connection.conn_type!r}. Give the task group a conn_id of one of these types."
+        f"{connection.conn_type!r}. Give the task group a conn_id of one of these types.",
+        code="connection-type-unfit",
+        connection=connection.conn_id,
     )
 
 
