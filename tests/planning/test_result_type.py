@@ -1,9 +1,9 @@
 from __future__ import annotations
 
 import pytest
+from expected_errors import fails_with
 
 from airflow_recovery import job
-from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.job.vertex_options import RUNNABLE
 from airflow_recovery.model.result_type import Consume, ResultType
 
@@ -42,7 +42,5 @@ def test_a_job_with_a_type_that_nothing_can_run_is_refused(result: ResultType) -
     def raw(spark: object) -> object:
         return spark
 
-    with pytest.raises(
-        JobDefinitionError, match=rf"vertex 'raw'.*found '{result.value}', which .* nothing can run yet"
-    ):
+    with fails_with("result-type-cannot-run", where="job 'flights', vertex 'raw'"):
         flights.source(result=result)(raw)
