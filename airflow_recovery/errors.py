@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from enum import Enum
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ class RecoveryError(Exception):
 
     kind: Kind = Kind.RETRY
     code: str = "recovery-error"
+    fields: Mapping[str, Any] = MappingProxyType({})
 
     def __init_subclass__(cls) -> None:
         cls.code = re.sub(r"(?<=[a-z])(?=[A-Z])", "-", cls.__name__).lower()

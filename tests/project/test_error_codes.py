@@ -68,6 +68,15 @@ def test_an_error_of_the_driver_reaches_the_task_with_its_code() -> None:
     assert RegionFailed("r@1 failed", describe(OSError("not ours"))).code == "region-failed"
 
 
+class BadRows(errors.UserCodeError):
+    def __init__(self, rows: int) -> None:
+        self.rows = rows
+
+
+def test_a_users_own_error_need_not_call_our_constructor() -> None:
+    assert dict(describe(BadRows(3)).labels)["code"] == "bad-rows"
+
+
 def test_an_error_reaches_airflow_with_its_code() -> None:
     from airflow.sdk.exceptions import AirflowFailException
 
