@@ -219,8 +219,7 @@ def test_fault_64_a_skipped_producer_whose_earlier_result_does_not_count_is_name
     world.fingerprints["P"] = "code 2"
     world.airflow.mark("P", "skipped")
     world.airflow.upstream["C"] = ()
-    code = "lost-input-was-skipped"
-    with fails_with(code, caller="C", skipped=["P"]):
+    with fails_with("lost-input-was-skipped", caller="C", skipped=["P"]):
         world.go("C")
 
 

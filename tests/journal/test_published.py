@@ -109,8 +109,7 @@ def test_a_result_of_a_run_that_is_being_purged(journal):
     """Between the two sweeps of a `gc` all objects are there, and the tombstone says that they do not count."""
     journal.close(Closed((InputRef("P", 1), InputRef("C", 1), InputRef("E", 1))), 1)
     for result in "ec":
-        code = "published-outdated"
-        with fails_with(code):
+        with fails_with("published-outdated"):
             published_result(journal, result)
     # The run has come back, and has come as far as P.
     finish(journal, "P", 2)

@@ -544,8 +544,7 @@ def test_control_by_its_own_package_alone_the_change_is_not_noticed(
 def test_a_location_with_the_name_of_a_method_is_refused_by_name(field: str, recovery: Path) -> None:
     place = {"x": f"file://{recovery}/x/{{{{ params.keys }}}}"}
     given = {"outputs": place, "op_kwargs": {"out": "{output:x}"}} if field == "outputs" else {"inputs": place}
-    code = "value-has-address"
-    with fails_with(code, by=(JobDefinitionError, AirflowFailException)):
+    with fails_with("value-has-address", by=(JobDefinitionError, AirflowFailException)):
         run_try(python(by_nothing, **given), params={"keys": "a"})
 
 

@@ -106,7 +106,7 @@ CONNECT = {"conn_type": "spark_connect", "host": "sc://127.0.0.1", "port": 1}
 
 
 @pytest.mark.parametrize(
-    ("connection", "given", "said"),
+    ("connection", "given", "code"),
     [
         (
             {"conn_type": "spark", "host": "yarn"},
@@ -119,15 +119,15 @@ CONNECT = {"conn_type": "spark_connect", "host": "sc://127.0.0.1", "port": 1}
     ],
 )
 def test_a_pipeline_that_spark_would_not_run_is_refused_before_the_claim(
-    recovery: Path, monkeypatch: pytest.MonkeyPatch, connection: dict[str, Any], given: dict[str, Any], said: str | None
+    recovery: Path, monkeypatch: pytest.MonkeyPatch, connection: dict[str, Any], given: dict[str, Any], code: str | None
 ) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(connection))
     with new_dag():
         operator = recoverable(SparkPipelinesOperator)(task_id="t", outputs=["cleaned"], **{**PIPELINE, **given})
-    if said is None:
+    if code is None:
         operator.check_rendered()
         return
-    with fails_with(said, by=AirflowFailException):
+    with fails_with(code, by=AirflowFailException):
         run_try(operator)
     assert not list((recovery / "journal").rglob("*.claim"))
 

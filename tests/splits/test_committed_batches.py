@@ -190,7 +190,7 @@ def test_a_batch_that_was_given_up_has_no_objects_and_is_told():
 
 
 @pytest.mark.parametrize(
-    ("spoiled", "match"),
+    ("spoiled", "code"),
     [
         (batch(1, 1, "b", schema="{1}"), "batch-columns-differ"),
         (replace(batch(1, 1, "b"), outputs=()), "batch-without-manifest"),
@@ -198,8 +198,8 @@ def test_a_batch_that_was_given_up_has_no_objects_and_is_told():
         (batch(1, 1, "b", digest="j-1-1-1-1"), "batch-digests-differ"),
     ],
 )
-def test_batches_that_do_not_fit_are_refused(spoiled, match):
-    with fails_with(match):
+def test_batches_that_do_not_fit_are_refused(spoiled, code):
+    with fails_with(code):
         union_of(FOLDER, ["r"], [batch(1, 0, "a"), spoiled])
 
 

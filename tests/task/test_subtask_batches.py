@@ -151,8 +151,7 @@ def test_several_that_fail_are_all_named_and_each_has_its_own_budget(recovery: P
         raise RuntimeError("killed")
 
     drivers.meanwhile = fails
-    code = "subtasks-of-task-failed"
-    with fails_with(code, found=2) as caught:
+    with fails_with("subtasks-of-task-failed", found=2) as caught:
         run(dag, "drawn", FIRST)
     assert set(caught.value.errors) == {"drawn[mon]", "drawn[tue]"}
     # The second failure ends the first one's budget alone; the task goes on until nothing is left that may run.
