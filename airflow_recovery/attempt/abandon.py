@@ -99,5 +99,6 @@ def abandon(journal: Journal, abandonable: Abandonable, who: str, why: str) -> N
         journal.commit(Committed(abandonable.region, abandonable.attempt, CommitEnd.ABANDONED, who, "", probe))
     except AttemptLost as error:
         raise Refused(
-            f"A try has gone on with {abandonable.name} meanwhile, and nothing was abandoned: {error}"
+            f"A try has gone on with {abandonable.name} meanwhile, and nothing was abandoned: {error}",
+            code="abandoned-too-late",
         ) from error

@@ -137,7 +137,6 @@ def _refuse_what_no_clear_brings_back(
             "run: the version of the DAG that the run uses has no such task. Clear the whole run on the DAG's latest "
             "version.",
             code="input-removed-from-run",
-            caller=caller,
             removed=list(removed),
         )
 
@@ -197,7 +196,6 @@ def _check_reachable(run: Run, caller: str, region: str, attempt: int, ti_id: st
             "that and is a success again. If it has looked itself: unreachable from here, not lost; compare what this "
             "worker and that one see (mounts, credentials, endpoint). Was it marked by hand: clear it, and it looks.",
             code="input-seen-elsewhere",
-            caller=caller,
         )
 
 

@@ -93,7 +93,8 @@ class SparkRegionOperator(SubmittingOperator):
         super().__init__(**kwargs)
         if start_timeout_s is not None and not start_timeout_s > 0:
             raise JobDefinitionError(
-                f"{self.task_id}: expected start_timeout_s above 0 seconds, found {start_timeout_s!r}"
+                f"{self.task_id}: expected start_timeout_s above 0 seconds, found {start_timeout_s!r}",
+                code="start-timeout-unfit",
             )
         self.subtask = subtask
         self.job = job_reference(job, self.task_id)

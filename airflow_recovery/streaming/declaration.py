@@ -102,7 +102,8 @@ class StreamingDeclaration(DeclaringMode):
         if not recovers:
             raise JobDefinitionError(
                 f"{where}: recovery is off, and the job has channels (result=APPROXIMATE), whose ends find each other "
-                "in the journal: leave recovery on, or declare the results with result=BLOCKING."
+                "in the journal: leave recovery on, or declare the results with result=BLOCKING.",
+                code="channels-without-recovery",
             )
         check_refusals(graph, vertices, job_graph, max_active_tasks=max_active_tasks)
 
