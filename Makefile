@@ -98,6 +98,7 @@ faults: ## Every fault of docs/faults.md, its tests, and how each ended here las
 
 docs: setup ## Build the documentation into build/site, without a network
 	$(PYTHON_BIN) -m scripts.configuration_reference
+	$(PYTHON_BIN) -m scripts.error_codes
 	$(PYTHON_BIN) -m scripts.rooms_picture
 	NO_MKDOCS_2_WARNING=1 $(PYTHON_BIN) -m mkdocs build --strict
 

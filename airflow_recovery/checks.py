@@ -56,7 +56,7 @@ def check_arguments(
     where: str,
     *,
     templated: Collection[str] = (),
-    error: Callable[[str], RecoveryError] = JobDefinitionError,
+    error: Callable[..., RecoveryError] = JobDefinitionError,
 ) -> None:
     """Raise ``error`` where one of ``arguments``, by name, is not of the type that ``function`` has annotated it with.
 
@@ -72,7 +72,13 @@ def check_arguments(
         if value is default or fits(value, hint) or (name in templated and is_known_later(value)):
             continue
         advice = "" if default is _NOT_GIVEN else f", or leave it out (it is then {default!r})"
-        raise error(f"{where}: expected {name}= as {described(hint)}, found {shown(value)}: write it like that{advice}")
+        raise error(
+            f"{where}: expected {name}= as {described(hint)}, found {shown(value)}: write it like that{advice}",
+            code="argument-unfit",
+            where=where,
+            argument=name,
+            found=shown(value),
+        )
 
 
 def check_location(
@@ -97,7 +103,10 @@ def check_location(
         if templated and (not head or head.startswith((*_LISTABLE, ICEBERG, DELTA) if tables else _LISTABLE)):
             return uri
         if not templated:
-            raise JobDefinitionError(f"{where}: expected a location without a template, found {uri!r}: write it out")
+            raise JobDefinitionError(
+                f"{where}: expected a location without a template, found {uri!r}: write it out",
+                code="location-is-template",
+            )
     if templated and is_known_later(uri) and not isinstance(uri, str):
         return uri
     text = uri if isinstance(uri, str) else ""
@@ -106,14 +115,17 @@ def check_location(
     if tables and text.startswith(tuple(f"{kind}{mark}" for kind in _WITHOUT_SNAPSHOTS for mark in ("://", "+", ":"))):
         raise JobDefinitionError(
             f"{where}: expected a table that keeps snapshots ({EXPECTED_TABLE}), found {shown(uri)}: nobody could tell "
-            "which of its states was read or made. Name the folder that it lies in, or leave the table out"
+            "which of its states was read or made. Name the folder that it lies in, or leave the table out",
+            code="table-without-snapshots",
         )
     has_bucket = scheme_of(text) is not None
     path = text.partition("://")[2] if has_bucket else text.removeprefix("file://").removeprefix("file:")
     if not has_bucket and not path.startswith("/"):
         raise JobDefinitionError(
             f"{where}: expected {EXPECTED}, found {shown(uri)}: "
-            "every machine that runs a task must find the same place by it"
+            "every machine that runs a task must find the same place by it",
+            code="location-unfit",
+            where=where,
         )
     segments = (path if has_bucket else path[1:]).removesuffix("/").split("/")
     if to_read:
@@ -121,7 +133,8 @@ def check_location(
     if any(segment in ("", ".", "..") for segment in segments) or not text.isprintable():
         raise JobDefinitionError(
             f"{where}: expected {'a bucket' if has_bucket else 'a folder below /'}, and names between single "
-            f"slashes, found {shown(uri)}: write it without empty names, '.', '..' and invisible characters"
+            f"slashes, found {shown(uri)}: write it without empty names, '.', '..' and invisible characters",
+            code="location-names-unfit",
         )
     return text.removesuffix("/")
 
@@ -133,7 +146,7 @@ def _check_glob(pattern: object, where: str) -> None:
         check_glob(pattern)
     except ValueError as error:
         raise JobDefinitionError(
-            f"{where}: {error}. A pattern of files is one as Hadoop has them (docs/patterns.md)"
+            f"{where}: {error}. A pattern of files is one as Hadoop has them (docs/patterns.md)", code="glob-unfit"
         ) from None
 
 
@@ -153,7 +166,8 @@ def _checked_named(uri: str, where: str) -> str:
         raise JobDefinitionError(
             f"{where}: expected Version() to be rendered to a text of at most {_MOST_VERSION_CHARS} printable "
             f"characters that stands for the state of the input, found {shown(text)}: its template has no such value "
-            "in this run. Check what the template names"
+            "in this run. Check what the template names",
+            code="version-text-unfit",
         )
     return f"{VERSION}{text}"
 
@@ -162,14 +176,18 @@ def _check_published(uri: str, where: str) -> None:
     try:
         location = PublishedLocation.parse(uri)
     except ValueError as error:
-        raise JobDefinitionError(f"{where}: {error}: write published(...)") from None
+        raise JobDefinitionError(
+            f"{where}: {error}: write published(...)", code="published-unfit", where=where
+        ) from None
     for name in ("logical_date", "partition_key", "run_id"):
         value = getattr(location, name)
         if value is not None and value.strip() in ("", "None"):
             raise JobDefinitionError(
                 f"{where}: expected {name}= of the run of {location.dag_id!r} that is read, found {value!r}: this run "
                 "has no such value (a run that was triggered without a logical date has none). Name the run with "
-                "run_id=, partition_key= or logical_date="
+                "run_id=, partition_key= or logical_date=",
+                code="published-run-without-value",
+                name=name,
             )
 
 
@@ -177,13 +195,14 @@ def _checked_table(text: str, where: str, *, to_read: bool) -> str:
     try:
         table = TableLocation.parse(text)
     except ValueError as error:
-        raise JobDefinitionError(f"{where}: {error}: write it like that") from None
+        raise JobDefinitionError(f"{where}: {error}: write it like that", code="table-location-unfit") from None
     if not table.is_iceberg:
         check_delta_folder(table.name, where)
     if table.as_of and not to_read:
         raise JobDefinitionError(
             f"{where}: expected a table without as_of=, found {shown(text)}: what is written becomes its newest "
-            "snapshot. Leave it out"
+            "snapshot. Leave it out",
+            code="output-as-of",
         )
     return table.uri if not table.as_of else text
 
@@ -193,7 +212,8 @@ def check_delta_folder(folder: object, where: str) -> None:
     if is_misread(check_location(folder, where, templated=False)):
         raise JobDefinitionError(
             f"{where}: expected a folder without a '%' before two hexadecimal digits, found {shown(folder)}: delta-rs "
-            "would take another folder. Rename it"
+            "would take another folder. Rename it",
+            code="delta-folder-misread",
         )
 
 
@@ -290,7 +310,7 @@ def _default(function: Any, name: str) -> object:
 _ADDRESS = re.compile(r"<(?:[^<>]|<\w+>)*\bat 0x[0-9a-fA-F]+[^<>]*>")
 
 
-def check_no_address(value: object, where: str, error: Callable[[str], RecoveryError] = JobDefinitionError) -> None:
+def check_no_address(value: object, where: str, error: Callable[..., RecoveryError] = JobDefinitionError) -> None:
     """Raise ``error`` if a text in ``value`` (a text, or texts in lists and mappings) has a memory address in it.
 
     Such a text is made by a template that names a method, and is another one in each process.
@@ -301,7 +321,9 @@ def check_no_address(value: object, where: str, error: Callable[[str], RecoveryE
             raise error(
                 f"{where}: expected a value, found {found[0]}: a template names a method or an object, whose text is "
                 "another one in each process. For a key of a mapping write {{ params['keys'] }}, not "
-                "{{ params.keys }}; for the value of a method, call it"
+                "{{ params.keys }}; for the value of a method, call it",
+                code="value-has-address",
+                where=where,
             )
     elif isinstance(value, Mapping):
         for name, item in value.items():

@@ -2,13 +2,18 @@
 
 A message says what was expected, what was found, and what to do next. "Missing", "access denied" and "timed out" are
 three different answers everywhere: only a *missing* (or altered) result may restart its producer.
+
+An error has a code for programs, such as ``vertex-unread``. It names the case, as the class names the family, and it
+stays when the message is worded anew. docs/errors.md lists them.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, ClassVar
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -41,9 +46,24 @@ class Kind(Enum):
 
 
 class RecoveryError(Exception):
-    """Base of every error of this package. ``kind`` says what it means for whoever asked; a subclass may change it."""
+    """Base of every error of this package. ``kind`` says what it means for whoever asked; a subclass may change it.
+
+    ``code`` names the case. A case that has none of its own has the name of its class: ``input-lost``. ``fields`` are
+    texts, numbers, and lists and mappings of them. Each of them is also an attribute: ``error.region``.
+    """
 
     kind: Kind = Kind.RETRY
+    code: str = "recovery-error"
+    fields: Mapping[str, Any] = MappingProxyType({})
+
+    def __init_subclass__(cls) -> None:
+        cls.code = re.sub(r"(?<=[a-z])(?=[A-Z])", "-", cls.__name__).lower()
+
+    def __init__(self, *args: object, code: str | None = None, **fields: Any) -> None:
+        super().__init__(*args)
+        self.code = code or self.code
+        self.fields = fields
+        vars(self).update(fields)
 
 
 def kind_of(error: BaseException) -> Kind:
@@ -96,8 +116,8 @@ class WriteLost(StoreError):
 
     kind = Kind.FENCED
 
-    def __init__(self, message: str, held: bytes = b"") -> None:
-        super().__init__(message)
+    def __init__(self, message: str, held: bytes = b"", **named: Any) -> None:
+        super().__init__(message, **named)
         self.held = held
 
 
@@ -121,8 +141,8 @@ class StoreTimeout(StoreError):
 class StoreSilent(StoreTimeout):
     """The store gave no answer in time a moment ago. It is not asked again for ``retry_after_s``."""
 
-    def __init__(self, message: str, retry_after_s: float = 0.0) -> None:
-        super().__init__(message)
+    def __init__(self, message: str, retry_after_s: float = 0.0, **named: Any) -> None:
+        super().__init__(message, **named)
         self.retry_after_s = retry_after_s
 
 
@@ -212,8 +232,8 @@ class UnknownRegion(RecoveryError, KeyError):
 class SubtasksFailed(RecoveryError):
     """Several subtasks of one task failed. ``errors`` says by region what each of them failed with."""
 
-    def __init__(self, message: str, errors: Mapping[str, Exception] | None = None) -> None:
-        super().__init__(message)
+    def __init__(self, message: str, errors: Mapping[str, Exception] | None = None, **named: Any) -> None:
+        super().__init__(message, **named)
         self.errors = dict(errors or {})
         if self.errors and all(kind_of(error).is_final for error in self.errors.values()):
             self.kind = Kind.FINAL
@@ -261,8 +281,8 @@ class Outdated(RecoveryError):
 
     kind = Kind.OUTDATED
 
-    def __init__(self, message: str, changed: tuple[str, ...] = ()) -> None:
-        super().__init__(message)
+    def __init__(self, message: str, changed: tuple[str, ...] = (), **named: Any) -> None:
+        super().__init__(message, **named)
         self.changed = changed
 
 
@@ -275,8 +295,8 @@ class InputLost(RecoveryError):
 class InputSkipped(RecoveryError):
     """An input was skipped in this run, so that whoever reads it is skipped as well. ``why`` says it in few words."""
 
-    def __init__(self, message: str, why: str = "an input was skipped") -> None:
-        super().__init__(message)
+    def __init__(self, message: str, why: str = "an input was skipped", **named: Any) -> None:
+        super().__init__(message, **named)
         self.why = why
 
 
@@ -448,14 +468,21 @@ class Failure:
     chain: tuple[str, ...] = ()
     vertex: str | None = None
     labels: tuple[tuple[str, str], ...] = field(default=(), metadata={"later": True})
-    """Ours (`airflow_recovery.driver.failure_class`) and those of a user's failure enrichers: (key, value)."""
+    """Ours (`airflow_recovery.driver.failure_class`) and those of a user's failure enrichers: (key, value). If an error
+    of ours was raised in the driver, its code and its fields are among them."""
+
+
+CODE_LABEL = "code"
 
 
 class RegionFailed(RecoveryError):
-    """The Spark application of a region failed. ``cause`` says what is known of it for a machine."""
+    """The Spark application of a region failed. ``cause`` says what is known of it for a machine.
 
-    def __init__(self, message: str, cause: Failure | None = None) -> None:
-        super().__init__(message)
+    If an error of ours was raised in the driver, ``code`` is that of this error.
+    """
+
+    def __init__(self, message: str, cause: Failure | None = None, **named: Any) -> None:
+        super().__init__(message, **{"code": cause and dict(cause.labels).get(CODE_LABEL), **named})
         self.cause = cause
         self.forget: Callable[[], object] = _nothing
         """Deletes the driver's pending failure; called once the failure is in the journal. Raises nothing."""
@@ -560,8 +587,8 @@ class RestartsExhausted(RecoveryError):
 class RestartPending(RecoveryError):
     """The pause before the next restart is not over. Airflow starts the task again when it is."""
 
-    def __init__(self, message: str, delay_s: float = 0.0) -> None:
-        super().__init__(message)
+    def __init__(self, message: str, delay_s: float = 0.0, **named: Any) -> None:
+        super().__init__(message, **named)
         self.delay_s = delay_s
 
 

@@ -42,5 +42,6 @@ class BudgetedStore(DelegatingStore):
         return ObjectTooLarge(
             f"{self.base_uri}/{key}: expected no more than {self._total_bytes} bytes to be read for one request, found "
             f"more: {self._total_bytes - self._left} were read, and this object does not fit into the rest. "
-            "`airflow recovery show` has no such limit."
+            "`airflow recovery show` has no such limit.",
+            code="request-budget-used",
         )

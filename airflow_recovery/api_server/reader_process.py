@@ -161,7 +161,7 @@ def _portable(error: RecoveryError) -> RecoveryError:
     try:
         pickle.loads(pickle.dumps(error))
     except Exception:  # whatever a class of its own has
-        return RecoveryError(str(error))
+        return RecoveryError(str(error), code=error.code)
     return error
 
 

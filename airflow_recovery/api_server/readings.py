@@ -112,7 +112,9 @@ class Access:
 def journal_of(store: ObjectStore, dag_id: str, run_key: str, group_id: str | None, groups: list[str]) -> Journal:
     """The journal of one of the ``groups`` of a run; the first, where none is named. Raises `NothingRecorded`."""
     if not groups:
-        raise NothingRecorded(f"Nothing is recorded of run {run_key} of DAG {dag_id!r}: no region has begun.")
+        raise NothingRecorded(
+            f"Nothing is recorded of run {run_key} of DAG {dag_id!r}: no region has begun.", code="run-has-not-begun"
+        )
     if group_id is not None and group_id not in groups:
         raise NothingRecorded(f"Run {run_key} of DAG {dag_id!r} has no group {group_id!r}. It has {', '.join(groups)}.")
     return Journal(store, RunIdentity(dag_id, run_key, group_id or groups[0]), writer=uuid.uuid4().hex)

@@ -81,7 +81,8 @@ def look_at_abandon(
     if since is not None:
         raise Refused(
             f"Expected the target to know whether it has taken {name}, found that it has forgotten what was before "
-            f"{since.isoformat()}. Look for its rows there, and remove them; then say so with --not-applied."
+            f"{since.isoformat()}. Look for its rows there, and remove them; then say so with --not-applied.",
+            code="target-forgot-what-was-before",
         )
     return Abandonable(region, prepared.number, epoch, spec, probe.value)
 
@@ -98,5 +99,6 @@ def abandon(journal: Journal, abandonable: Abandonable, who: str, why: str) -> N
         journal.commit(Committed(abandonable.region, abandonable.attempt, CommitEnd.ABANDONED, who, "", probe))
     except AttemptLost as error:
         raise Refused(
-            f"A try has gone on with {abandonable.name} meanwhile, and nothing was abandoned: {error}"
+            f"A try has gone on with {abandonable.name} meanwhile, and nothing was abandoned: {error}",
+            code="abandoned-too-late",
         ) from error

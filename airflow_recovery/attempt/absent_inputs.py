@@ -74,17 +74,26 @@ def absent_by_states(planned: RegionPlan, rule: str, states: Mapping[str, str | 
         raise InputFailed(
             f"{region} reads {failed}, which has failed in this run. By {by_rule} Airflow has started {region} all the "
             "same. Results of earlier tries do not count for this run. Repair what has failed, and clear it with its "
-            f"downstream tasks. {without}"
+            f"downstream tasks. {without}",
+            code="reads-what-failed",
+            region=region,
+            input=failed,
         )
     if skipped := those_in({"skipped"}):
         raise InputSkipped(
             f"{region} reads {skipped}, which was skipped in this run: {region} is skipped as well, as in a new run. "
             f"To run {skipped}, clear the branch or task that skipped it, with its downstream tasks. {without}",
             f"{skipped} was skipped in this run",
+            code="reads-what-was-skipped",
+            region=region,
+            input=skipped,
         )
     if pending := those_in({state for state in required.values() if state not in ENDED_STATES}):
         raise InputPending(
             f"{region} reads {pending}, which is not over in this run. Airflow has started {region} by {by_rule}, "
-            "without waiting for it. This task waits until it has ended, and uses no retry for that."
+            "without waiting for it. This task waits until it has ended, and uses no retry for that.",
+            code="reads-what-is-not-over",
+            region=region,
+            input=pending,
         )
     return absent

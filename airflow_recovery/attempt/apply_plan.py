@@ -39,7 +39,8 @@ def apply_plan(journal: Journal, plan: Plan, who: str) -> AppliedPlan:
     if plan.resets is None:
         raise ConfigurationError(
             f"Expected a plan of restarts alone, found: {plan.request.text()}. What is supposed to be lost, failed or "
-            "changed can't be applied; ask for a restart."
+            "changed can't be applied; ask for a restart.",
+            code="plan-not-of-restarts",
         )
     for _ in range(LISTING_ROUNDS):
         listing = journal.list(region.name for region in plan.regions)
@@ -64,11 +65,18 @@ def _is_at_work(plan: Plan, region: str, now: RegionState) -> bool:
 def _check_unchanged(journal: Journal, planned: PlannedRegion, now: RegionState) -> None:
     name = planned.name
     if now.latest_attempt != planned.latest_attempt:
-        raise PlanOutdated(f"this plan is outdated: attempt {now.latest_attempt} of {name} has started. {_AGAIN}")
+        raise PlanOutdated(
+            f"this plan is outdated: attempt {now.latest_attempt} of {name} has started. {_AGAIN}",
+            code="plan-attempt-started",
+            region=name,
+        )
     if now.reset_watermark != planned.reset_watermark:
         reset = journal.read_reset(name, now.reset_watermark)
         raise PlanOutdated(
-            f"this plan is outdated: {name}@{now.reset_watermark} was reset by {reset.who} ({reset.why}). {_AGAIN}"
+            f"this plan is outdated: {name}@{now.reset_watermark} was reset by {reset.who} ({reset.why}). {_AGAIN}",
+            code="plan-region-reset",
+            region=name,
+            who=reset.who,
         )
 
 

@@ -82,7 +82,8 @@ class AssignmentLog:
         raise JournalInUse(
             f"expected the splits of {self._vertex!r} to be assigned to {parallelism} subtasks, found other processes "
             f"that assign them to another number, {ROUNDS} times in a row: two versions of the code run at once. Let "
-            "one of them end, and clear this task"
+            "one of them end, and clear this task",
+            code="two-code-versions",
         )
 
     def _read(self, number: int) -> SplitGeneration:
@@ -113,7 +114,8 @@ class AssignmentLog:
         if self._layout.assignment(record.vertex, record.generation) != key:
             raise RecordInvalid(
                 f"{where}: expected the assignment of this key, found that of {record.vertex!r}, generation "
-                f"{record.generation}: it was copied here. Delete the copy."
+                f"{record.generation}: it was copied here. Delete the copy.",
+                code="assignment-copied",
             )
         return record
 

@@ -138,7 +138,12 @@ def run_claimed(
             run.log.warning("This process ends. The driver of %s@%d goes on.", claim.region, claim.attempt)
             raise
         application.stop()
-        outcome = failed.end(NotMine(f"The task of {claim.region} was set to another state; its driver is ended."))
+        outcome = failed.end(
+            NotMine(
+                f"The task of {claim.region} was set to another state; its driver is ended.",
+                code="task-set-to-another-state",
+            )
+        )
     except BaseException as error:
         outcome = failed.end(error)
     else:
@@ -153,5 +158,6 @@ def run_claimed(
 def _ended_without_outcome(claim: Claim) -> RegionFailed:
     return RegionFailed(
         f"{claim.region}@{claim.attempt}: the Spark application ended without an error, and without an outcome in the "
-        "journal. Look into its log above; was it stopped, or did it call sys.exit()?"
+        "journal. Look into its log above; was it stopped, or did it call sys.exit()?",
+        code="application-without-outcome",
     )

@@ -32,5 +32,8 @@ def own_finish(run: Run, claim: Claim) -> Outcome | None:
         return outcome
     raise AttemptLost(
         f"{claim.region}@{claim.attempt} of process {claim.writer} was fenced by process {outcome.writer} "
-        f"({outcome.detail or 'no reason given'}) while it ran; nothing that it wrote counts."
+        f"({outcome.detail or 'no reason given'}) while it ran; nothing that it wrote counts.",
+        code="fenced-while-running",
+        region=claim.region,
+        attempt=claim.attempt,
     )

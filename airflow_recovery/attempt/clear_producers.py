@@ -70,7 +70,9 @@ def clear_producers(
         return InputLost(
             f"{why} Cleared: {', '.join(result.cleared) or 'nobody'}. Airflow has no task instance of "
             f"{', '.join(absent)} in this run, as where a DAG has grown and one of its tasks alone was cleared. Clear "
-            "the whole run on the DAG's latest version (what is valid is kept), or trigger a new one."
+            "the whole run on the DAG's latest version (what is valid is kept), or trigger a new one.",
+            code="input-not-in-run",
+            absent=list(absent),
         )
     cleared = ", ".join(result.cleared) or "nobody: they run already"
     past = ""
@@ -80,7 +82,12 @@ def clear_producers(
             f" {', '.join(waiting)} has depends_on_past: Airflow starts it only after its task of the previous run has "
             "succeeded. If it does not start, look at that one."
         )
-    return InputLost(f"{why} Cleared: {cleared}. This task retries by itself when they are done.{past}")
+    return InputLost(
+        f"{why} Cleared: {cleared}. This task retries by itself when they are done.{past}",
+        code="input-cleared",
+        lost={region: reason.why.name for region, reason in lost.items()},
+        cleared=list(result.cleared),
+    )
 
 
 def refuse_without_clear_client(
@@ -98,7 +105,10 @@ def refuse_without_clear_client(
     return ClearNotConfigured(
         f"{caller} can't run before {', '.join(lost)} has ({reasons}), and this deployment gives no way to clear "
         f"another task. By hand: clear {', '.join(run.task_keys[region] for region in lost)}, each with its downstream "
-        f"tasks, this one among them; what is still valid is kept. {HOW_TO_CONFIGURE_CLEARS}"
+        f"tasks, this one among them; what is still valid is kept. {HOW_TO_CONFIGURE_CLEARS}",
+        code="no-way-to-clear",
+        caller=caller,
+        lost={region: reason.why.name for region, reason in lost.items()},
     )
 
 
@@ -115,14 +125,19 @@ def _refuse_what_no_clear_brings_back(
         raise InputSkipped(
             f"{caller} reads {', '.join(skipped)}, which was skipped in this run and has no result from an earlier "
             f"attempt that is valid and there ({lost[skipped[0]].text()}). {caller} is skipped as well; clear "
-            f"{skipped[0]} to have it made."
+            f"{skipped[0]} to have it made.",
+            code="lost-input-was-skipped",
+            caller=caller,
+            skipped=list(skipped),
         )
     removed = [region for region in lost if states.get(region) == REMOVED_STATE]
     if removed:
         raise InputUnreachable(
             f"{caller} can't run before {', '.join(lost)} has, and Airflow has removed {', '.join(removed)} from this "
             "run: the version of the DAG that the run uses has no such task. Clear the whole run on the DAG's latest "
-            "version."
+            "version.",
+            code="input-removed-from-run",
+            removed=list(removed),
         )
 
 
@@ -133,7 +148,9 @@ def _refuse_what_was_marked(run: Run, caller: str, lost: Mapping[str, Reason], r
         raise InputFailed(
             f"{caller} can't run before {marked[0]} has ({lost[marked[0]].text()}). A person has marked {marked[0]} as "
             f"failed, so it has no result in this run, and recovery does not clear it. Clear {marked[0]} with its "
-            "downstream tasks to go on."
+            "downstream tasks to go on.",
+            code="input-marked-failed",
+            marked=marked[0],
         )
 
 
@@ -177,7 +194,8 @@ def _check_reachable(run: Run, caller: str, region: str, attempt: int, ti_id: st
         raise InputUnreachable(
             f"{caller} does not see the result of {region}@{attempt} ({reason.text()}), but {region} was cleared for "
             "that and is a success again. If it has looked itself: unreachable from here, not lost; compare what this "
-            "worker and that one see (mounts, credentials, endpoint). Was it marked by hand: clear it, and it looks."
+            "worker and that one see (mounts, credentials, endpoint). Was it marked by hand: clear it, and it looks.",
+            code="input-seen-elsewhere",
         )
 
 

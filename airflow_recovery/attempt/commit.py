@@ -176,15 +176,16 @@ def _check_target(run: Run, region: str, region_state: RegionState, spec: Commit
                 f"{region} must run, and its sink appends and holds {held.text} of this run, which this journal does "
                 "not know: it was purged, moved, emptied or lost since, or another deployment commits to the same "
                 "target. A second one would double its rows, so nothing is run. Remove these rows from the target, and "
-                "then the token, as the guide says of its sink; and clear this task: it appends them again."
+                "then the token, as the guide says of its sink; and clear this task: it appends them again.",
+                code="appended-unknown-to-journal",
             )
-        raise AppendedAlready(_appended(region, held.attempt))
+        raise AppendedAlready(_appended(region, held.attempt), code="appended-other-attempt")
     # Of what was purged nothing is known but that it was: all of it is asked for.
     purged = [token_of(identity, region, n) for n in range(1, region_state.closed_at + 1)]
     outcomes = [region_state.attempts[n].outcome for n in taken]
     for token in [*purged, *(token_of_finish(identity, outcome) for outcome in outcomes if outcome is not None)]:
         if committer.probe(token) is Probe.APPLIED:
-            raise AppendedAlready(_appended(region, token.attempt))
+            raise AppendedAlready(_appended(region, token.attempt), code="appended-other-attempt")
     return False
 
 
@@ -351,7 +352,9 @@ class _Commit:
         try:
             self._spec = declared(outcome.commit, [] if today is None else [today], self._name, "this DAG's code")
         except ConfigurationError as error:
-            raise ConfigurationError(f"{error}; or give it up: {self._abandon('--not-applied')}") from error
+            raise ConfigurationError(
+                f"{error}; or give it up: {self._abandon('--not-applied')}", code=error.code, **error.fields
+            ) from error
         self._token = token_of_finish(run.journal.identity, outcome)
         self._committer: Committer = run.open_committer(self._spec)
         self._epoch = max(prepared.committer_epoch, 1)
@@ -363,7 +366,7 @@ class _Commit:
             if not self._is_harmless(is_gone=True):
                 raise self._with_way_out(error) from None
             self._end(CommitEnd.ABANDONED, "", str(error))
-            raise Overtaken(f"{error} The next try is counted above it.") from None
+            raise Overtaken(f"{error} The next try is counted above it.", code="counted-above") from None
         except (SinkRefused, ConfigurationError) as error:
             raise self._with_way_out(error) from None
         except SinkUnavailable as error:
@@ -430,7 +433,8 @@ class _Commit:
             raise SinkRefused(
                 f"{self._name}: expected its rows in its sink, found that {found.text}: somebody has written there "
                 "since, so nothing was changed. Look whose rows these are. To have them replaced by those of a new "
-                f"attempt: {self._command('restart')}"
+                f"attempt: {self._command('restart')}",
+                code="sink-written-since",
             )
         if not found.may_be_committed_again(self._spec.mode):
             raise AppendedAlready(
@@ -491,7 +495,8 @@ class _Commit:
                 f"{self._name}: expected its sink to know whether it was committed, found that it has forgotten what "
                 f"was before {since.isoformat()}: its rows may be there, so nothing was done. Look for them in the "
                 "target, and remove them; then give up this commit, and it runs again: "
-                f"{self._abandon('--not-applied')}"
+                f"{self._abandon('--not-applied')}",
+                code="sink-has-forgotten",
             )
 
     def _apply(self, probed: str) -> str | None:
@@ -553,14 +558,17 @@ class _Commit:
         kind = ConfigurationError if isinstance(error, ConfigurationError) else SinkRefused
         return kind(
             f"{error} Until then every try commits these rows again, whatever the code says by now. To give them up "
-            f"and run {self._outcome.region} again: {self._abandon(*self._unasked(error))}"
+            f"and run {self._outcome.region} again: {self._abandon(*self._unasked(error))}",
+            code=error.code,
+            **error.fields,
         )
 
     def _if_it_stays(self, error: SinkUnavailable) -> SinkUnavailable:
         """The same, with what a person may do if the target never answers again."""
         return SinkUnavailable(
             f"{error} If it never answers again: make sure that the target does not have these rows. Then give them up "
-            f"and run {self._outcome.region} again: {self._abandon('--not-applied')}"
+            f"and run {self._outcome.region} again: {self._abandon('--not-applied')}",
+            code="sink-never-answers",
         )
 
     @staticmethod
@@ -590,5 +598,6 @@ class _Commit:
         return SinkInDoubt(
             f"{self._name}: expected its sink to be committed or its process to be known dead, found neither: the "
             f"target says NOT_APPLIED{lost}, and {which}, may still commit. In doubt, so nothing was done. Make sure "
-            f"that this process does not run any more (worker, supervisor, pod), then: {command}"
+            f"that this process does not run any more (worker, supervisor, pod), then: {command}",
+            code="writer-may-commit",
         )

@@ -29,7 +29,8 @@ def confirm_dead(journal: Journal, state: RunState, region: str, who: str, why: 
     prepared = state.of(region).prepared_attempt or _committing_again(state.of(region))
     if prepared is None or prepared.outcome is None:
         raise NothingRecorded(
-            f"Expected a finish of {region} whose commit is not completed, found none: there is nothing to confirm."
+            f"Expected a finish of {region} whose commit is not completed, found none: there is nothing to confirm.",
+            code="nothing-to-confirm",
         )
     epoch = max(prepared.committer_epoch, 1)
     writer = prepared.outcome.writer if epoch == 1 else journal.read_committer(region, prepared.number, epoch).writer

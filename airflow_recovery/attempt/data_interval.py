@@ -25,7 +25,9 @@ def check_data_interval(run: Run, region: str, finishes: Iterable[Outcome | None
     now = run.dag_run_record(region) if known else None
     finish = None if now is None else of_another_interval(now, known)
     if now is not None and finish is not None and finish.dag_run is not None:
-        raise ConfigurationError(_refusal(run, region, finish, finish.dag_run, now))
+        raise ConfigurationError(
+            _refusal(run, region, finish, finish.dag_run, now), code="interval-of-other-run", region=region
+        )
 
 
 def of_another_interval(now: DagRunRecord, finishes: Iterable[Outcome]) -> Outcome | None:

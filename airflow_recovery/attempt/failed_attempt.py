@@ -136,7 +136,11 @@ class FailedAttempt:
             return error
         try:
             if not self._are_as_claimed():
-                altered = InputAltered(f"{error} An input was altered meanwhile: the next try reads it.", error.cause)
+                altered = InputAltered(
+                    f"{error} An input was altered meanwhile: the next try reads it.",
+                    error.cause,
+                    code="input-altered-meanwhile",
+                )
                 altered.forget = error.forget
                 return altered
         except Exception as second:
@@ -151,6 +155,7 @@ class FailedAttempt:
             "named file: is it complete, does it have the expected format (and is not a web page, for example), and "
             f"does it have the expected columns and types? Replace or exclude it, and clear this task.{restart}",
             error.cause,
+            code="input-not-altered",
         )
         malformed.forget = error.forget
         return malformed

@@ -55,7 +55,9 @@ def final_check(run: Run, region: str, attempt: int) -> None:
     if current is None or why is not None:
         raise Overtaken(
             f"{region}@{attempt} was overtaken while it ran: {why.text() if why else 'it was reset'}. "
-            "This task retries, and evaluates again."
+            "This task retries, and evaluates again.",
+            code="overtaken-while-running",
+            attempt=attempt,
         )
     republish = _why_publish_again(run, state, evaluation)
     if observation is None:
@@ -134,7 +136,9 @@ def _refuse_overtaken(run: Run, region: str, evaluation: Evaluation, republish: 
                 f"({'; '.join(overtaken[other].text() for other in clear)}), and this deployment gives no way to clear "
                 f"them. By hand: clear {run.task_keys[region]} with its downstream tasks in one go (or first "
                 f"{', '.join(run.task_keys[other] for other in clear)}, then {run.task_keys[region]}, then what is "
-                f"upstream_failed); what is still valid is kept. {HOW_TO_CONFIGURE_CLEARS}"
+                f"upstream_failed); what is still valid is kept. {HOW_TO_CONFIGURE_CLEARS}",
+                code="no-way-to-clear-readers",
+                region=region,
             )
     if republish is not None:
         keys = ", ".join(run.publish_keys)

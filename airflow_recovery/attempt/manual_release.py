@@ -63,7 +63,11 @@ def look_at_release(
     region_state = state.of(region)
     kept = {attempt.number for attempt in (region_state.current, *region_state.pinned) if attempt is not None}
     for finish in sorted(kept & set(finishes_made_of(region_state, [attempt.number]))):
-        raise Refused(f"{region}@{finish} is made of batches of {name}, among others. Release that one.")
+        raise Refused(
+            f"{region}@{finish} is made of batches of {name}, among others. Release that one.",
+            code="release-of-adopted-batches",
+            region=region,
+        )
     verdict = rule.verdict(region, attempt.number)
     return ReleaseByHand(region, attempt, "" if verdict.may_go else verdict.why, also)
 

@@ -60,7 +60,8 @@ def _end_attempts(run: Run, new: RegionKey, old: RegionKey) -> None:
         raise SinkRefused(
             f"{new.text}: expected that no task of an old name may commit to its target, found {old.text}, which is "
             f"not in the DAG any more: attempt {prepared.number} of it has finished, and may be committed at any "
-            f"moment. Nothing was run. Give it up: {recovery_command('abandon', old)}. Then clear this task."
+            f"moment. Nothing was run. Give it up: {recovery_command('abandon', old)}. Then clear this task.",
+            code="old-name-may-commit",
         )
 
 
@@ -131,5 +132,6 @@ def _renamed(new: RegionKey, old: RegionKey, committer: Committer) -> SinkRefuse
     return SinkRefused(
         f"{new.text}: the target holds rows of {old.text} for this run, and Airflow does not have {gone} any more. "
         f"If {new.text} adds its rows, they may be there twice, so nothing was run. {way_out} it was another task, "
-        "remove its rows and its token from the target. Then clear this task."
+        "remove its rows and its token from the target. Then clear this task.",
+        code="rows-of-old-name",
     )

@@ -39,7 +39,9 @@ def pin(journal: Journal, state: RunState, region: str, number: int | None, who:
     if any(now.may_be_gone(number) for number in (attempt.number, *made_of(now, attempt.number))):
         raise Refused(
             f"{region}@{attempt.number} has been released already: there is nothing left to pin. It is made again when "
-            "somebody wants it."
+            "somebody wants it.",
+            code="pin-released",
+            region=region,
         )
     _check_is_whole(now, region, attempt)
     return pinned
@@ -64,7 +66,9 @@ def _check_is_whole(state: RegionState, region: str, attempt: Attempt) -> None:
     if state.current.number > attempt.number:
         raise Refused(
             f"{region}@{attempt.number} was committed in batches, and @{state.current.number} counts now: some of its "
-            "files may be gone. Pin that one."
+            "files may be gone. Pin that one.",
+            code="pin-of-old-batches",
+            region=region,
         )
 
 

@@ -32,7 +32,9 @@ def left_out_by_states(plan: PlanRecord, states: Mapping[str, str | None]) -> fr
         raise InputFailed(
             f"{', '.join(failed)} has failed in this run, and is to be published. Results of earlier tries do not "
             "count for this run, so this task writes no new publish. Repair what has failed, and clear it with its "
-            "downstream tasks."
+            "downstream tasks.",
+            code="publish-of-failed",
+            failed=list(failed),
         )
     return frozenset(region.name for region in plan.regions if states[region.name] in NO_RESULT)
 
@@ -106,11 +108,13 @@ class PublishTask:
         if below is not None:
             raise JobDefinitionError(
                 f"The results of {names} are to be published, and Airflow starts {below} only after this task. So this "
-                "task would wait without end. Put the publish task after the last tasks of the job."
+                "task would wait without end. Put the publish task after the last tasks of the job.",
+                code="publish-before-its-results",
             )
         raise InputPending(
             f"The results of {names} are to be published, and that is not over in this run: it may still be skipped, "
-            "or fail. This task waits until it has ended, and uses no retry for that."
+            "or fail. This task waits until it has ended, and uses no retry for that.",
+            code="publish-of-pending",
         )
 
     def _states(self, observation: Observation | None) -> dict[str, str | None]:

@@ -100,7 +100,10 @@ def _follow(  # noqa: C901 - what each look may find, in the order in which it c
         if lives and is_of_live_run:
             raise JournalInUse(
                 f"Journal in use by run {claim.airflow_run_id}, which makes {name}: expected one DAG run at work on "
-                f"{run.journal.identity.run_key}, found two. Wait for that run to end, or end it; then clear this task."
+                f"{run.journal.identity.run_key}, found two. Wait for that run to end, or end it; then clear this "
+                "task.",
+                code="journal-of-another-run",
+                run_id=claim.airflow_run_id,
             )
         if watch.has_timed_out(claim.attempt, (beat, active)):
             run.log.warning(
@@ -120,7 +123,10 @@ def _follow(  # noqa: C901 - what each look may find, in the order in which it c
         if application.is_killed:
             if run.was_set_by_hand(claim.region):
                 application.stop_previous(claim)
-            raise NotMine(f"This process was told to end while it waited for {name}; nothing was changed.")
+            raise NotMine(
+                f"This process was told to end while it waited for {name}; nothing was changed.",
+                code="told-to-end-while-waiting",
+            )
         if run.heartbeat_timeouts.clock() - checked_s >= LIVE_CHECK_EVERY_S:
             checked_s = run.heartbeat_timeouts.clock()
             _check_alive(run)

@@ -87,7 +87,9 @@ class Restarts:
             return False
         self._run.log.info("%s.", decision.reason)
         if decision.delay_s > WAITED_FOR_HERE_S:
-            raise RestartPending(f"{decision.reason}. Airflow starts this task again then.", decision.delay_s)
+            raise RestartPending(
+                f"{decision.reason}. Airflow starts this task again then.", decision.delay_s, code="restart-pauses"
+            )
         self._wait(decision.delay_s)
         return True
 
@@ -113,7 +115,8 @@ class Restarts:
         return RestartsExhausted(
             f"{decision.reason}: it is not restarted, although Airflow's own retries may not be used up.{failure} "
             "Repair the cause, then clear this task: a clear by hand starts its count anew, as changed code does. Or "
-            f"{what}."
+            f"{what}.",
+            code="budget-ended",
         )
 
     def cause_of_open(self, opened: Attempt) -> FenceCause:
@@ -153,6 +156,9 @@ class Restarts:
                 f"{self._region}@{outcome.attempt} failed, and the same code would fail again, so it is not retried: "
                 f"{outcome.detail or 'no reason given'}",
                 outcome.failure,
+                code="fails-again",
+                region=self._region,
+                attempt=outcome.attempt,
             )
 
     def _decide(self, state: RunState, limits: RestartLimits, failed: Outcome | None = None) -> RestartDecision:

@@ -253,7 +253,8 @@ class SharedApplication(SparkApplication):
             end_reading(self._run.journal, ref, owner, "its own run, which came too late")
             raise RegionFailed(
                 f"{ref.region}: the shared result {ref.key}@{ref.attempt} was released while this run adopted it. "
-                "The next try makes it again."
+                "The next try makes it again.",
+                code="shared-released",
             )
 
     def _journal(self, key: str) -> Journal:

@@ -240,7 +240,9 @@ class BundleStore:
         self._refuse(", ".join(keys))
 
     def _refuse(self, what: str) -> NoReturn:
-        raise StoreAccessDenied(f"{self._path} is a bundle, which can only be read: {what} was not written.")
+        raise StoreAccessDenied(
+            f"{self._path} is a bundle, which can only be read: {what} was not written.", code="bundle-read-only"
+        )
 
 
 def journal_in(store: BundleStore) -> Journal:

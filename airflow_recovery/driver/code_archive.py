@@ -148,7 +148,8 @@ def files_of(name: str) -> Iterator[tuple[str, Path]]:
         return
     raise ConfigurationError(
         f"expected {name!r} to be a package or module in files on this machine, found "
-        f"{'nothing' if spec is None else spec.origin}: put its folder on the Python path of the worker"
+        f"{'nothing' if spec is None else spec.origin}: put its folder on the Python path of the worker",
+        code="package-not-in-files",
     )
 
 

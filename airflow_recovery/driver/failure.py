@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from airflow_recovery.errors import Failure, RecoveryError
+from airflow_recovery.errors import CODE_LABEL, Failure, RecoveryError
 
 MAX_MESSAGE_CHARACTERS = 2000
 MAX_CHAIN = 12
@@ -77,7 +77,9 @@ def describe(error: BaseException, *, vertex: str | None = None) -> Failure:
         if answer and not is_user_error(failure):
             caused_by = "" if cause is error else f" (caused by {type(cause).__name__}: {_message(cause)})"
             failure = replace(
-                failure, message=(failure.message + caused_by)[:MAX_MESSAGE_CHARACTERS], labels=NOT_RETRIED
+                failure,
+                message=(failure.message + caused_by)[:MAX_MESSAGE_CHARACTERS],
+                labels=(*failure.labels, *NOT_RETRIED),
             )
         break
     return failure
@@ -114,7 +116,16 @@ def _record(error: BaseException, vertex: str | None = None) -> Failure:
         sql_state=_ask(error, "getSqlState"),
         chain=_chain(error),
         vertex=vertex,
+        labels=_named_by(error),
     )
+
+
+def _named_by(error: BaseException) -> tuple[tuple[str, str], ...]:
+    """The fields and the code of an error of ours."""
+    if not isinstance(error, RecoveryError):
+        return ()
+    named = {name: str(value)[:MAX_CAUSE_CHARACTERS] for name, value in error.fields.items()}
+    return tuple({**named, CODE_LABEL: error.code}.items())
 
 
 def raised_in(output: Iterable[str]) -> Failure | None:

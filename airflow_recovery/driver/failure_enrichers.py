@@ -57,10 +57,14 @@ def load_enrichers(names: Iterable[str]) -> tuple[FailureEnricher, ...]:
         except Exception as error:
             raise ConfigurationError(
                 f"[recovery] failure_enrichers: expected the dotted name of a class with output_keys and "
-                f"process_failure, found {name!r}: {error!r}."
+                f"process_failure, found {name!r}: {error!r}.",
+                code="failure-enricher-unfit",
             ) from error
         for key in sorted(keys & taken.keys()):
-            raise ConfigurationError(f"[recovery] failure_enrichers: {name} gives {key!r}, which is {taken[key]}'s.")
+            raise ConfigurationError(
+                f"[recovery] failure_enrichers: {name} gives {key!r}, which is {taken[key]}'s.",
+                code="failure-enricher-key-taken",
+            )
         taken.update(dict.fromkeys(keys, name))
         enrichers.append(enricher)
     return tuple(enrichers)

@@ -127,7 +127,8 @@ class Heartbeat:
         if self.is_fenced and issubclass(kind, Exception) and not issubclass(kind, AttemptLost):
             raise AttemptLost(
                 "This attempt was fenced while it was at work: a later one counts. Its Spark job was stopped, and "
-                "nothing was registered."
+                "nothing was registered.",
+                code="fenced-at-work",
             )
 
     def tell_application(self, application_id: str | None) -> None:

@@ -30,7 +30,8 @@ def private_folder(name: str = "airflow-recovery") -> Path:
     if not is_own or about.st_mode & 0o077:
         found = f"mode {about.st_mode & 0o777:o}" if is_own else "another owner"
         raise ConfigurationError(
-            f"expected {folder} to be a folder that only this user may enter, found {found}: remove it, or set TMPDIR"
+            f"expected {folder} to be a folder that only this user may enter, found {found}: remove it, or set TMPDIR",
+            code="folder-not-private",
         )
     return folder
 

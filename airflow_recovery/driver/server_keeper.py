@@ -237,7 +237,8 @@ class StartedKeeper:
             "The run's own Spark did not come up: its spark-submit "
             + (f"ended with {code}" if code is not None else "did not answer")
             + ". Its last output:\n"
-            + "\n".join(document["output"])
+            + "\n".join(document["output"]),
+            code="own-spark-did-not-start",
         )
 
     def leave(self, number: int) -> None:

@@ -69,7 +69,9 @@ class OwnTaskInstance:
         except AirflowRuntimeError as error:
             self._raise(error)
         if value is None:
-            raise errors.NotMine(self._not_mine("what it has just written is not readable"))
+            raise errors.NotMine(
+                self._not_mine("what it has just written is not readable"), code="written-not-readable"
+            )
         return value
 
     def live_check(self) -> None:
@@ -97,10 +99,12 @@ class OwnTaskInstance:
         detail = error.error.detail or {}
         status = detail.get("status_code")
         if status in (404, 410):
-            raise errors.NotMine(self._not_mine(f"HTTP {status}")) from error
+            raise errors.NotMine(self._not_mine(f"HTTP {status}"), code="not-mine-any-more") from error
         raise errors.RecoveryError(
             f"Expected Airflow's API server to accept a state store request of {self.key} in {self.dag_id} / "
-            f"{self.run_id}, found HTTP {status}: {detail.get('message')}. The task may be retried."
+            f"{self.run_id}, found HTTP {status}: {detail.get('message')}. The task may be retried.",
+            code="state-store-refuses",
+            status=status,
         ) from error
 
     def _not_mine(self, text: str) -> str:
@@ -194,7 +198,9 @@ class StateStoreClient(_ClearClient):
                 "speaks as this task instance."
             )
         if answer.error is not None:
-            raise errors.RecoveryError(f"Airflow's API server refused to {operation.value}: {answer.error}")
+            raise errors.RecoveryError(
+                f"Airflow's API server refused to {operation.value}: {answer.error}", code="api-server-refuses"
+            )
         return answer
 
 
@@ -237,7 +243,8 @@ class ClearNotConfigured(_ClearClient):
         """Raises `errors.ClearNotConfigured`, which names the tasks and both settings."""
         raise errors.ClearNotConfigured(
             f"{', '.join([*request.producers, *request.consumers])} of {self._own.dag_id} / {self._own.run_id} would "
-            f"have to be cleared, and this deployment gives no way to do it: clear by hand. {HOW_TO_CONFIGURE_CLEARS}"
+            f"have to be cleared, and this deployment gives no way to do it: clear by hand. {HOW_TO_CONFIGURE_CLEARS}",
+            code="clear-has-no-way",
         )
 
     def pool_slots(self, name: str) -> int | None:

@@ -39,7 +39,8 @@ def google_access(conn_id: str) -> CloudAccess:
     if others:
         raise ConfigurationError(
             f"Expected a service account's key in connection {conn_id!r}, found {', '.join(others)}: it is not read "
-            "for journal and results. Give keyfile_dict or key_path; or none, for the machine's own identity."
+            "for journal and results. Give keyfile_dict or key_path; or none, for the machine's own identity.",
+            code="key-of-other-kind",
         )
     key = extra.get("keyfile_dict") or None
     if key is None and extra.get("key_path"):
@@ -48,7 +49,9 @@ def google_access(conn_id: str) -> CloudAccess:
         except OSError as error:
             raise ConfigurationError(
                 f"Expected the key file of connection {conn_id!r} at {extra['key_path']}, found none that can be read "
-                f"({error.strerror}). Put it there in every component, or give keyfile_dict."
+                f"({error.strerror}). Put it there in every component, or give keyfile_dict.",
+                code="key-file-unreadable",
+                connection=conn_id,
             ) from error
     options = {} if key is None else {"service_account_key": _service_account(key, conn_id)}
     return CloudAccess(options, _endpoint(extra.get("endpoint_url"), conn_id))
@@ -87,7 +90,10 @@ def azure_access(conn_id: str, uri: str) -> CloudAccess:
     if account and account != account_of(uri):
         raise ConfigurationError(
             f"Expected connection {conn_id!r} to be of the storage account {account_of(uri)!r}, which {uri} names; "
-            f"found {account!r}. Name the connection of that account in [recovery] wasb_conn_id."
+            f"found {account!r}. Name the connection of that account in [recovery] wasb_conn_id.",
+            code="connection-of-other-account",
+            connection=conn_id,
+            found=account,
         )
     chosen = {name: str(value) for name, value in options.items() if value}
     return CloudAccess(chosen, _endpoint(extra.get("endpoint_url") or endpoint, conn_id))
@@ -102,12 +108,17 @@ def _connection(conn_id: str, kind: str, option: str) -> Connection:
     except AirflowNotFoundException as error:
         raise ConfigurationError(
             f"Expected the connection {conn_id!r} of [recovery] {option}, found none that can be read here. Define it, "
-            "and give every component the same [core] fernet_key."
+            "and give every component the same [core] fernet_key.",
+            code="connection-unknown",
+            connection=conn_id,
         ) from error
     if connection.conn_type != kind:
         raise ConfigurationError(
             f"Expected the connection {conn_id!r} of [recovery] {option} to be of type {kind}, found "
-            f"{connection.conn_type!r}. Name one of that type."
+            f"{connection.conn_type!r}. Name one of that type.",
+            code="connection-of-other-cloud",
+            option=option,
+            found=connection.conn_type,
         )
     return connection
 
@@ -129,7 +140,8 @@ def _service_account(key: object, conn_id: str) -> str:
         raise ConfigurationError(
             f"Expected the JSON of a service account's key in connection {conn_id!r}, found "
             f"{f'one of type {kind!r}' if kind else 'other text'}. Give such a key; or none, for the machine's own "
-            "identity."
+            "identity.",
+            code="service-account-key-unfit",
         )
     return json.dumps(read)
 
@@ -158,6 +170,7 @@ def _endpoint(url: object, conn_id: str) -> str | None:
     text = str(url or "") or None
     if text is not None and not text.startswith(("http://", "https://")):
         raise ConfigurationError(
-            f"Expected the endpoint in connection {conn_id!r} to begin with http:// or https://, found {text!r}."
+            f"Expected the endpoint in connection {conn_id!r} to begin with http:// or https://, found {text!r}.",
+            code="endpoint-unfit",
         )
     return text

@@ -153,7 +153,8 @@ class RecoveryApiHook(BaseHook):
         if not connection.host:
             raise ConfigurationError(
                 f"Expected connection {self.recovery_conn_id!r} to name Airflow's API server, found no host. Set its "
-                "host to the server's address, for example http://airflow-apiserver:8080."
+                "host to the server's address, for example http://airflow-apiserver:8080.",
+                code="api-without-host",
             )
         host = connection.host if "://" in connection.host else f"{connection.schema or 'http'}://{connection.host}"
         has_port = ":" in host.partition("://")[2].partition("/")[0]
@@ -193,7 +194,9 @@ class RecoveryApiHook(BaseHook):
                 allowed = ", ".join(authentication.value for authentication in Authentication)
                 raise ConfigurationError(
                     f"Expected auth in the extra of connection {self.recovery_conn_id!r} to be one of {allowed}, "
-                    f"found {text!r}."
+                    f"found {text!r}.",
+                    code="auth-unknown",
+                    found=text,
                 ) from None
             if authentication is Authentication.TOKEN:
                 self._token = connection.password or ""
@@ -224,7 +227,8 @@ class RecoveryApiHook(BaseHook):
         except requests.RequestException as error:
             raise RecoveryError(
                 f"Expected Airflow's API server at {self.base_url} (connection {self.recovery_conn_id!r}) to answer "
-                f"{path}, found: {error}. The task may be retried."
+                f"{path}, found: {error}. The task may be retried.",
+                code="api-no-answer",
             ) from error
 
     def _raise_for(self, response: requests.Response, path: str) -> None:
@@ -238,7 +242,10 @@ class RecoveryApiHook(BaseHook):
             raise ConfigurationError(
                 f"Expected the user of connection {self.recovery_conn_id!r} to be allowed to clear tasks, found HTTP "
                 f"{status} at {where}. Check login, password and extra auth; the user needs edit rights on task "
-                "instances (role User or higher)."
+                "instances (role User or higher).",
+                code="api-user-refused",
+                connection=self.recovery_conn_id,
+                status=status,
             )
         if status == 404 and "run" not in _detail(response):
             raise ConfigurationError(

@@ -136,7 +136,9 @@ class RecoveryResultHook(BaseHook):
         try:
             return published_result(journal, vertex, accept_failed=accept_failed)
         except NotPublished as error:
-            raise NotPublished(f"{error}{self._other_groups(journal.identity)}") from None
+            raise NotPublished(
+                f"{error}{self._other_groups(journal.identity)}", code=error.code, **error.fields
+            ) from None
 
     def readable(self, journal: Journal, vertex: str, result: PublishedResult) -> RegisteredResult:
         """``result``, if its files are as they were registered. Raises `NotPublished` if one can't be read."""
@@ -147,7 +149,9 @@ class RecoveryResultHook(BaseHook):
             run = journal.identity
             raise NotPublished(
                 f"{run.dag_id} / {run.run_key} / {run.group_id}: publish {result.publish} names {vertex!r}, and its "
-                f"data can't be read: {why}"
+                f"data can't be read: {why}",
+                code="result-unreadable",
+                vertex=vertex,
             )
         rows = [manifest.rows for manifest in result.manifests]
         return RegisteredResult(
@@ -235,7 +239,8 @@ def result_run_key(
         raise JobDefinitionError(
             "Expected a run to be named by exactly one of logical_date, partition_key and run_id, found "
             f"logical_date={logical_date!r}, partition_key={partition_key!r}, run_id={run_id!r}: "
-            f"{'leave out all but one' if names else 'give one, such as the logical_date of the context'}."
+            f"{'leave out all but one' if names else 'give one, such as the logical_date of the context'}.",
+            code="result-run-ambiguous",
         )
     date = None
     if logical_date is not None:

@@ -103,30 +103,37 @@ class RecoverySettings:
         if not journal:
             raise ConfigurationError(
                 "Expected the URI of the journal in [recovery] journal, found nothing. Set it in airflow.cfg or as "
-                "AIRFLOW__RECOVERY__JOURNAL, for example s3://my-bucket/recovery/journal, in the same way everywhere."
+                "AIRFLOW__RECOVERY__JOURNAL, for example s3://my-bucket/recovery/journal, in the same way everywhere.",
+                code="journal-not-set",
             )
         results = (conf.get(SECTION, "results", fallback="") or "").rstrip("/")
         if results and _is_below_a_dag(journal, results):
             raise ConfigurationError(
                 f"Expected [recovery] results beside the journal, found {results!r}, which is among the journals of "
                 f"{journal!r}: every listing of a journal would page through data. Leave it empty (that is "
-                f"{journal}/{RESULTS_BELOW_JOURNAL}), or give it a prefix of its own."
+                f"{journal}/{RESULTS_BELOW_JOURNAL}), or give it a prefix of its own.",
+                code="results-among-journals",
             )
         aws_conn_id = conf.get(SECTION, "aws_conn_id", fallback="") or None
         results_aws_conn_id = conf.get(SECTION, "results_aws_conn_id", fallback="") or None
         if results_aws_conn_id and not aws_conn_id:
             raise ConfigurationError(
                 f"Expected [recovery] aws_conn_id beside results_aws_conn_id = {results_aws_conn_id}, found nothing: a "
-                "Spark driver would take the results' credentials for the journal's. Name the journal's too."
+                "Spark driver would take the results' credentials for the journal's. Name the journal's too.",
+                code="journal-connection-missing",
             )
         try:
             request_timeout = int(conf.get(SECTION, "request_timeout", fallback="60"))
         except ValueError as error:
             raise ConfigurationError(
-                f"Expected a whole number of seconds in [recovery] request_timeout, found: {error}"
+                f"Expected a whole number of seconds in [recovery] request_timeout, found: {error}",
+                code="request-timeout-unfit",
             ) from error
         if request_timeout <= 0:
-            raise ConfigurationError(f"Expected [recovery] request_timeout to be above 0 s, found {request_timeout}.")
+            raise ConfigurationError(
+                f"Expected [recovery] request_timeout to be above 0 s, found {request_timeout}.",
+                code="request-timeout-not-above-0",
+            )
         return cls(
             journal=journal,
             results=results or f"{journal}/{RESULTS_BELOW_JOURNAL}",
@@ -170,7 +177,8 @@ def configured_driver_jvm() -> tuple[DriverJvm, Path | None]:
     folder = (conf.get(SECTION, "class_archives", fallback="") or "").strip()
     if folder and not Path(folder).is_absolute():
         raise ConfigurationError(
-            f"Expected an absolute path of a folder in [recovery] class_archives, found {folder!r}."
+            f"Expected an absolute path of a folder in [recovery] class_archives, found {folder!r}.",
+            code="class-archives-unfit",
         )
     return driver_jvm, Path(folder) if folder else None
 
@@ -221,7 +229,12 @@ def _chosen(option: str, default: Choice) -> Choice:
     kinds = type(default)
     choices = [kind.value for kind in kinds]
     if given not in choices:
-        raise ConfigurationError(f"Expected one of {', '.join(choices)} in [recovery] {option}, found {given!r}.")
+        raise ConfigurationError(
+            f"Expected one of {', '.join(choices)} in [recovery] {option}, found {given!r}.",
+            code="setting-unfit",
+            option=option,
+            found=given,
+        )
     return kinds(given)
 
 

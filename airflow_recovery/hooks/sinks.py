@@ -41,7 +41,9 @@ class AirflowSinkResources:
         except AirflowNotFoundException as error:
             raise ConfigurationError(
                 f"Expected the connection {conn_id!r} that a sink commits to, found none that can be read here: define "
-                "it."
+                "it.",
+                code="sink-connection-missing",
+                connection=conn_id,
             ) from error
         extra = connection.extra_dejson or {}
         return DatabaseAddress(

@@ -318,19 +318,26 @@ def _read_access(conn_id: str, option: str) -> S3Access:
         # Airflow's hook would go on without it, with whatever credentials this machine has.
         raise ConfigurationError(
             f"Expected the connection {conn_id!r} of [recovery] {option}, found none that can be read "
-            "here. Define it, and give every component the same [core] fernet_key."
+            "here. Define it, and give every component the same [core] fernet_key.",
+            code="connection-unknown",
+            connection=conn_id,
         ) from error
     endpoint_url = config.get_service_endpoint_url("s3")
     if endpoint_url and not endpoint_url.startswith(("http://", "https://")):
         raise ConfigurationError(
             f"Expected endpoint_url in connection {conn_id!r} to begin with http:// or https://, found "
-            f"{endpoint_url!r}."
+            f"{endpoint_url!r}.",
+            code="endpoint-unfit",
         )
     session, region_name = _keys_session(config) if _has_plain_keys(config) else _hooks_session(conn_id)
     try:
         encryption = Encryption.parse(config.get_service_config("s3").get("extra_args") or {})
     except ConfigurationError as error:
-        raise ConfigurationError(f"Connection {conn_id!r}, extra_args of s3 in its service_config: {error}") from error
+        raise ConfigurationError(
+            f"Connection {conn_id!r}, extra_args of s3 in its service_config: {error}",
+            code="encryption-arguments-unfit",
+            connection=conn_id,
+        ) from error
     bucket = config.get_service_config("s3").get("bucket_name")
     buckets = (str(bucket),) if bucket else ()
     return S3Access(session, endpoint_url, region_name, encryption, partial(_read_session, conn_id, option), buckets)

@@ -41,7 +41,10 @@ class Accumulators:
         _check(name, amount)
         with self._lock:
             if name not in self._sums and len(self._sums) >= MAX_NAMES:
-                raise JobDefinitionError(f"expected at most {MAX_NAMES} accumulators in a region, found {name!r} too")
+                raise JobDefinitionError(
+                    f"expected at most {MAX_NAMES} accumulators in a region, found {name!r} too",
+                    code="too-many-accumulators",
+                )
             self._sums[name] = self._sums.get(name, 0) + amount
 
     def add_later(self, name: str, amount: Callable[[], Amount]) -> None:

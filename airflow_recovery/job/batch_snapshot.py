@@ -8,6 +8,7 @@ the attempt that it was made for. So a state is never older or newer than what i
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
 MAX_STATE_BYTES = 1024 * 1024
@@ -48,7 +49,7 @@ def missing_methods(of: object) -> list[str]:
     return [name for name in ("snapshot_state", "restore") if not callable(getattr(of, name, None))]
 
 
-def state_text(state: Any, where: str, error: type[Exception]) -> str:
+def state_text(state: Any, where: str, error: Callable[..., Exception]) -> str:
     """``state`` as JSON. Raises ``error`` for one that JSON does not give back as it is, or that is too large."""
     try:
         text = json.dumps(state, allow_nan=False)
@@ -61,5 +62,8 @@ def state_text(state: Any, where: str, error: type[Exception]) -> str:
     raise error(
         f"{where}: expected snapshot_state() to give what JSON gives back unchanged, in at most {MAX_STATE_BYTES} "
         f"bytes, found {what}: return texts, numbers, booleans, None, lists and dicts with texts as keys, and only "
-        "what a later one must know"
+        "what a later one must know",
+        code="state-unfit",
+        where=where,
+        found=what,
     )

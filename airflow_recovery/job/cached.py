@@ -46,7 +46,8 @@ def _check_lineage(cached: Vertex, region: Region, vertices: Mapping[str, Vertex
             raise JobDefinitionError(
                 f"{where}, and {it} reads something that is not registered: what Spark evicts would be read once more, "
                 f"as it is by then. Declare {vertex.name!r} with splits=files(...), or {cached.name!r} with "
-                "result=BLOCKING"
+                "result=BLOCKING",
+                code="cached-reads-undeclared",
             )
         for edge in vertex.inputs:
             producer = vertices[edge.vertex]

@@ -108,5 +108,8 @@ def check_length(count: int, size: int, limit: int, where: str) -> None:
         raise JobDefinitionError(
             f"{where}: expected at most {limit} task instances ([core] max_map_length), found {number}, for {count} "
             f"subtasks and subtasks_per_task={size}. Leave subtasks_per_task out, or say "
-            f"{batch_size(count, limit=limit)} or more; or raise max_map_length in every component."
+            f"{batch_size(count, limit=limit)} or more; or raise max_map_length in every component.",
+            code="too-many-task-instances",
+            expected=limit,
+            found=number,
         )

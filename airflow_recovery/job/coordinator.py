@@ -52,13 +52,16 @@ def checked_coordinator(coordinator: Any, where: str) -> type[Any] | None:
         return None
     if not isinstance(coordinator, type):
         raise JobDefinitionError(
-            f"{where}: expected coordinator= as a class, found {coordinator!r}: name the class, not an instance of it"
+            f"{where}: expected coordinator= as a class, found {coordinator!r}: name the class, not an instance of it",
+            code="coordinator-no-class",
         )
     missing = missing_methods(coordinator)
     if len(missing) == 1:
         raise JobDefinitionError(
             f"{where}: expected coordinator={coordinator.__name__} to have both snapshot_state() and restore(), or "
-            f"neither, found no {missing[0]}: write it; or leave the other one out, and all subtasks restart together"
+            f"neither, found no {missing[0]}: write it; or leave the other one out, and all subtasks restart together",
+            code="coordinator-half-stateful",
+            found=missing[0],
         )
     return coordinator
 
@@ -73,5 +76,8 @@ def _state_of(snapshot: CoordinatorSnapshot) -> Any:
     except (binascii.Error, ValueError) as error:
         raise UserCodeError(
             f"the coordinator of {snapshot.vertex!r}: the snapshot of {snapshot.region} is damaged ({error}): clear "
-            f"the task of {snapshot.region} with a restart, so that it is made again"
+            f"the task of {snapshot.region} with a restart, so that it is made again",
+            code="snapshot-damaged",
+            vertex=snapshot.vertex,
+            region=snapshot.region,
         ) from error

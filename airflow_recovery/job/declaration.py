@@ -123,13 +123,15 @@ class Job(DeclaredJob):
         if not all(isinstance(vertex, str) for vertex in vertices) or len(set(vertices)) < 2:
             raise JobDefinitionError(
                 f"job {self.name!r}: expected co_locate() with the names of at least two vertices, found {vertices!r}: "
-                "name them as texts"
+                "name them as texts",
+                code="co-location-too-few",
             )
         for name in vertices:
             if name in self._co_located:
                 raise JobDefinitionError(
                     f"job {self.name!r}, vertex {name!r}: expected at most one co-location, found a second one: name "
-                    "all vertices of a unit in one co_locate()"
+                    "all vertices of a unit in one co_locate()",
+                    code="co-located-twice",
                 )
         self._co_located.update(dict.fromkeys(vertices, vertices[0]))
         self._graph = self._regions = None

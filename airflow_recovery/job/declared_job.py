@@ -63,7 +63,8 @@ class DeclaredJob:
         if not fits(packages, Sequence[str]) or not all(package.isidentifier() for package in packages):
             raise JobDefinitionError(
                 f"job {name!r}: expected packages= as a list of top-level packages such as ['common'], "
-                f"found {shown(packages)}: name them so, or leave it out"
+                f"found {shown(packages)}: name them so, or leave it out",
+                code="packages-unfit",
             )
         self.name = name
         self.version = checked_version(version, f"job {name!r}")
@@ -111,7 +112,9 @@ class DeclaredJob:
         if vertex is None:
             raise JobDefinitionError(
                 f"job {self.name!r}: no vertex {name!r}{did_you_mean(name, self.vertices)}; "
-                f"there are {', '.join(self.vertices) or 'none'}"
+                f"there are {', '.join(self.vertices) or 'none'}",
+                code="vertex-unknown",
+                found=name,
             )
         return vertex
 
@@ -195,7 +198,9 @@ class DeclaredJob:
                     raise JobDefinitionError(
                         f"{self.vertices[edge.result].where}: expected deterministic='assume', since the failover "
                         f"strategy is 'individual' and region {region.name!r} reads this result, found "
-                        f"{self.vertices[edge.result].determinism.value!r}: declare it, or use the strategy 'region'"
+                        f"{self.vertices[edge.result].determinism.value!r}: declare it, or use the strategy 'region'",
+                        code="individual-not-assumed",
+                        region=region.name,
                     )
 
     def region_spark_conf(self, region: str) -> dict[str, str]:
@@ -238,7 +243,7 @@ class DeclaredJob:
         try:
             return declared.splits.rendered(values)
         except JobDefinitionError as error:
-            raise JobDefinitionError(f"{declared.where}: {error}") from None
+            raise JobDefinitionError(f"{declared.where}: {error}", code=error.code, **error.fields) from None
 
     def _check_inputs(self) -> None:
         for vertex in self.vertices.values():
@@ -262,14 +267,18 @@ class DeclaredJob:
             if name in self._co_located and parallelism is not self.parallelism_of(region.vertices[0]):
                 raise JobDefinitionError(
                     f"{self.vertices[name].where}: is co-located with {region.vertices[0]!r}, and has not the same "
-                    'subtasks: give both the same parallelism=, for example with same_as("...")'
+                    'subtasks: give both the same parallelism=, for example with same_as("...")',
+                    code="co-located-other-subtasks",
                 )
             for edge in self.vertices[name].inputs:
                 if edge.vertex in region.vertices and self.parallelism_of(edge.vertex) is not parallelism:
                     raise JobDefinitionError(
                         f"{self.vertices[name].where}: reads {edge.vertex!r}, which is PIPELINED: they share one "
                         f"Spark application, and have not the same subtasks. Declare {edge.vertex!r} with "
-                        "result=BLOCKING, or give both the same parallelism="
+                        "result=BLOCKING, or give both the same parallelism=",
+                        code="pipelined-other-subtasks",
+                        where=self.vertices[name].where,
+                        input=edge.vertex,
                     )
 
     def _check_versions(self, region: Region) -> None:
@@ -280,7 +289,8 @@ class DeclaredJob:
             raise JobDefinitionError(
                 f"{known.where}: expected Version() of a source whose region runs at once, found "
                 f"{', '.join(in_parts.modes)} in {in_parts.name!r}: what was committed before the text changed would "
-                "be kept. Declare what reads the source with result=BLOCKING"
+                "be kept. Declare what reads the source with result=BLOCKING",
+                code="version-not-blocking",
             )
 
     def _merged_conf(self, vertices: Sequence[str]) -> dict[str, str]:

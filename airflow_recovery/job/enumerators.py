@@ -98,7 +98,12 @@ def yielded_splits(
     def checked() -> Iterable[Split]:
         for at, split in enumerate(enumerator(**params)):
             if not isinstance(split, Split):
-                raise SplitIdentityError(f"{where}: expected {name} to yield Split.of(name, payload), found {split!r}")
+                raise SplitIdentityError(
+                    f"{where}: expected {name} to yield Split.of(name, payload), found {split!r}",
+                    code="split-not-made-by-of",
+                    where=where,
+                    found=repr(split),
+                )
             if at >= MAX_SPLITS:
                 check_number(at + 1, f"splits of {name}", "splits that hold more each")
             yield split
@@ -145,7 +150,12 @@ class ResumedEnumerator:
 def check_number(count: int, what: str, advice: str) -> None:
     """Raises `JobDefinitionError` for more splits than one record holds."""
     if count > MAX_SPLITS:
-        raise JobDefinitionError(f"expected at most {MAX_SPLITS} {what}, found {count} or more: use {advice}")
+        raise JobDefinitionError(
+            f"expected at most {MAX_SPLITS} {what}, found {count} or more: use {advice}",
+            code="too-many-splits",
+            expected=MAX_SPLITS,
+            found=count,
+        )
 
 
 def day_moment(text: str) -> datetime:

@@ -83,7 +83,9 @@ class JobCode:
         except FingerprintError as error:
             if is_versioned:
                 return []
-            raise FingerprintError(f"{declared.where}: {error}") from error
+            raise FingerprintError(
+                f"{declared.where}: {error}", code=error.code, **{**error.fields, "where": declared.where}
+            ) from error
 
     def of(self, vertex: str) -> list[list[str]]:
         """Return the same as ``[module, name, digest]``, for `vertex_fingerprint`. Raises as `units`."""
@@ -336,7 +338,9 @@ class _FunctionCode:
                 if self._is_versioned:
                     continue
                 raise FingerprintError(
-                    f"expected a value for closure variable {name!r}, found none yet: {ADVICE}"
+                    f"expected a value for closure variable {name!r}, found none yet: {ADVICE}",
+                    code="closure-without-value",
+                    found=name,
                 ) from None
             if name == "__class__" and isinstance(value, type):  # of a method that calls super()
                 self._class(value, is_value=False)
@@ -354,7 +358,9 @@ class _FunctionCode:
                 raise FingerprintError(
                     f"expected the value of {label!r} as a function, class, module or a value that can be pickled, "
                     f"found a {type(value).__name__} ({error}): hand it in with params=, move it to the top of the "
-                    f"module, or {ADVICE}"
+                    f"module, or {ADVICE}",
+                    code="value-unreadable",
+                    label=label,
                 ) from None
 
     def _code_of(self, value: Any) -> Any:
@@ -560,7 +566,9 @@ def _definition(modules: CodeModules, function: FunctionType, defined_in: str) -
     module_name = _module_name(defined_in)
     module = modules.find(module_name)
     if module is None:
-        raise FingerprintError(f"expected source for module {module_name!r}, found none: {ADVICE}")
+        raise FingerprintError(
+            f"expected source for module {module_name!r}, found none: {ADVICE}", code="module-without-source"
+        )
     node = _node_of(module, function)
     if node is None:
         raise FingerprintError(

@@ -22,7 +22,8 @@ def load_job(reference: str) -> Job:
     parts = _REFERENCE.fullmatch(reference) if isinstance(reference, str) else None
     if parts is None:
         raise JobDefinitionError(
-            f"expected a job as 'package.module:name', found {shown(reference)}: write it like that"
+            f"expected a job as 'package.module:name', found {shown(reference)}: write it like that",
+            code="job-reference-unfit",
         )
     module_name, name = parts["module"], parts["name"]
     try:
@@ -33,7 +34,8 @@ def load_job(reference: str) -> Job:
             raise
         raise JobDefinitionError(
             f"job {reference!r}: there is no module {error.name!r} on this machine's Python path: correct the name, or "
-            "put the folder that holds it on PYTHONPATH (Airflow's DAGs folder is on it)"
+            "put the folder that holds it on PYTHONPATH (Airflow's DAGs folder is on it)",
+            code="job-module-missing",
         ) from error
     job = getattr(module, name, None)
     if not isinstance(job, Job):
@@ -42,7 +44,9 @@ def load_job(reference: str) -> Job:
         there = (
             f"its jobs are {', '.join(jobs)}{did_you_mean(name, jobs)}" if jobs else "the module holds no job at all"
         )
-        raise JobDefinitionError(f"job {reference!r}: expected a Job named {name!r}, found {what}; {there}")
+        raise JobDefinitionError(
+            f"job {reference!r}: expected a Job named {name!r}, found {what}; {there}", code="job-not-in-module"
+        )
     job.module_ref = job.module_ref or reference
     return job
 
@@ -75,12 +79,15 @@ def job_reference(job: str | Job, where: str) -> str:
         raise JobDefinitionError(
             f"{where}: expected job= as 'package.module:name', found {job!r}, whose vertices are in "
             f"{', '.join(modules)}: Spark's driver imports one module, so name one that imports them all, such as "
-            f"job={names[0]!r}"
+            f"job={names[0]!r}",
+            code="job-in-several-modules",
+            found=modules,
         )
     raise JobDefinitionError(
         f"{where}: expected job= as 'package.module:name', found {job!r} of {', '.join(modules) or 'no module'}, where "
         "Spark's driver could not import it by a name: put the job at the top of a module of its own, such as "
-        f"jobs/{job.name}.py, and write job='jobs.{job.name}:<the name that it has there>'"
+        f"jobs/{job.name}.py, and write job='jobs.{job.name}:<the name that it has there>'",
+        code="job-not-importable",
     )
 
 

@@ -114,11 +114,13 @@ def run_local(
     for name, vertex_splits in local.splits.items():
         if job.vertices[name].splits is None:
             raise JobDefinitionError(
-                f"{job.vertices[name].where}: splits= is given and it declares no files: use results= to replace it"
+                f"{job.vertices[name].where}: splits= is given and it declares no files: use results= to replace it",
+                code="local-run-splits-undeclared",
             )
         if isinstance(vertex_splits, str):
             raise JobDefinitionError(
-                f"{job.vertices[name].where}: expected splits= as a list of paths: [{vertex_splits!r}]"
+                f"{job.vertices[name].where}: expected splits= as a list of paths: [{vertex_splits!r}]",
+                code="local-run-splits-no-list",
             )
         if not isinstance(vertex_splits, (Sequence, Mapping)):
             local.results[name] = vertex_splits
@@ -186,7 +188,9 @@ class _Local:
         if key not in parts:
             raise JobDefinitionError(
                 f"{self._job.vertices[reader].where}: reads {name!r} subtask by subtask, and there is none of the key "
-                f"{key!r}: give results={{{name!r}: {{{key!r}: ...}}}} with a DataFrame for every key"
+                f"{key!r}: give results={{{name!r}: {{{key!r}: ...}}}} with a DataFrame for every key",
+                code="local-run-subtask-missing",
+                input=name,
             )
         return parts[key]
 
@@ -244,7 +248,10 @@ class _Local:
         if not own:
             raise JobDefinitionError(
                 f"{vertex.where}: expected paths of the subtask {subtask.key!r}, found none: say "
-                f"splits={{{vertex.name!r}: {{{subtask.key!r}: ['some/file.csv']}}}} with the paths of every key"
+                f"splits={{{vertex.name!r}: {{{subtask.key!r}: ['some/file.csv']}}}} with the paths of every key",
+                code="local-run-subtask-without-paths",
+                where=vertex.where,
+                key=subtask.key,
             )
         return vertex.splits.handed(own, str)
 
@@ -287,7 +294,8 @@ def _params(vertex: Vertex, run: LocalRun, own: Mapping[str, Any], subtask: str 
         if name not in {*vertex.params, *vertex.versions}:
             raise JobDefinitionError(
                 f"{vertex.where}: no parameter {name!r}{did_you_mean(name, vertex.params)}; "
-                f"there are {', '.join(vertex.params) or 'none'}"
+                f"there are {', '.join(vertex.params) or 'none'}",
+                code="parameter-unknown",
             )
         plain_json(value, where=f"{vertex.where}, parameter {name!r}")
     # A template that is replaced is not rendered: a test need not invent a run for it.
@@ -305,6 +313,7 @@ def _paths(vertex: Vertex, splits: Mapping[str, LocalSplits]) -> Sequence[str | 
         declared = vertex.splits.pattern if isinstance(vertex.splits, FilePattern) else ""
         raise JobDefinitionError(
             f"{vertex.where}: a local run lists no files; expected paths for {declared!r}, found none: say "
-            f"splits={{{vertex.name!r}: ['some/file.csv']}}"
+            f"splits={{{vertex.name!r}: ['some/file.csv']}}",
+            code="local-run-without-paths",
         )
     return paths

@@ -175,7 +175,8 @@ class HashedFiles:
         if path in self._digests and hashlib.sha256(content).hexdigest() != self._digests[path]:
             raise CodeReplaced(
                 f"Expected {path} to stay as it was when this try began, found that it was replaced since. Nothing has "
-                "run. The next try runs with the code as it is then."
+                "run. The next try runs with the code as it is then.",
+                code="code-replaced-before-start",
             )
         return content
 

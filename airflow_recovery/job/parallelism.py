@@ -72,7 +72,7 @@ per_file = PerFile()
 def same_as(vertex: str) -> SameAs:
     """The same subtasks as another vertex has: ``@flights.vertex(parallelism=same_as("raw_flights"))``."""
     if not isinstance(vertex, str) or not vertex:
-        raise JobDefinitionError(f"same_as(): expected the name of a vertex, found {vertex!r}")
+        raise JobDefinitionError(f"same_as(): expected the name of a vertex, found {vertex!r}", code="same-as-no-name")
     return SameAs(vertex)
 
 
@@ -89,7 +89,8 @@ def checked_parallelism(
         if not isinstance(splits, FilePattern) or is_published(splits.pattern):
             raise JobDefinitionError(
                 f"{where}: parallelism=per_file needs a source with splits=files('...') whose files keep their names; "
-                "a vertex that reads such a source declares parallelism=same_as('<the source>')"
+                "a vertex that reads such a source declares parallelism=same_as('<the source>')",
+                code="per-file-without-files",
             )
         declared = PerFile(vertex)
     elif isinstance(value, int) and not isinstance(value, bool) and value > 1:
@@ -158,14 +159,20 @@ def resolve(declared: Mapping[str, Parallelism | SameAs | None], where: Mapping[
         while isinstance(parallelism, SameAs):
             if parallelism.vertex not in declared or parallelism.vertex in seen:
                 what = "itself" if parallelism.vertex in seen else "a vertex that does not exist"
-                raise JobDefinitionError(f"{where[name]}: parallelism=same_as({parallelism.vertex!r}) leads to {what}")
+                raise JobDefinitionError(
+                    f"{where[name]}: parallelism=same_as({parallelism.vertex!r}) leads to {what}",
+                    code="same-as-leads-nowhere",
+                )
             seen.append(parallelism.vertex)
             parallelism = declared[parallelism.vertex]
         if parallelism is not None:
             identity = frozenset(parallelism.keys) if isinstance(parallelism, LiteralKeys) else parallelism
             resolved[name] = canonical.setdefault(identity, parallelism)
         elif len(seen) > 1:
-            raise JobDefinitionError(f"{where[name]}: parallelism=same_as({seen[-1]!r}), which declares none itself")
+            raise JobDefinitionError(
+                f"{where[name]}: parallelism=same_as({seen[-1]!r}), which declares none itself",
+                code="same-as-declares-none",
+            )
     return resolved
 
 
@@ -175,9 +182,15 @@ def _check_pattern(parallelism: Parallelism | SameAs | None, splits: SplitSource
     by_template = uses_subtask(splits.declared)
     if by_template and (parallelism is None or isinstance(parallelism, PerFile)):
         why = "the vertex has no parallelism=" if parallelism is None else "per_file makes the subtasks of the files"
-        raise JobDefinitionError(f"{where}: splits= names the subtask, and {why}: take {{{{ subtask }}}} out of it")
+        raise JobDefinitionError(
+            f"{where}: splits= names the subtask, and {why}: take {{{{ subtask }}}} out of it",
+            code="splits-name-subtask",
+            where=where,
+        )
     if isinstance(parallelism, (LiteralKeys, TemplatedKeys, SameAs)) and not by_template:
         raise JobDefinitionError(
             f"{where}: which splits belong to which subtask? Put {{{{ subtask }}}} into splits=, for example into the "
-            "pattern of the files: it stands for the subtask's key. Or use a number, or per_file"
+            "pattern of the files: it stands for the subtask's key. Or use a number, or per_file",
+            code="splits-without-subtask",
+            where=where,
         )

@@ -30,14 +30,18 @@ def check_persistent(graph: RegionGraph, vertices: Mapping[str, Vertex]) -> None
             raise JobDefinitionError(
                 f"{where}: is BLOCKING_PERSISTENT, and its region also makes {', '.join(others)}, which belongs to the "
                 "run: one Spark application can't be both. Declare a vertex between them with result=BLOCKING or "
-                f"BLOCKING_PERSISTENT, or make {', '.join(others)} persistent too"
+                f"BLOCKING_PERSISTENT, or make {', '.join(others)} persistent too",
+                code="persistent-beside-other",
+                others=others,
             )
         for edge in region.inputs:
             if not vertices[edge.result].result.persistent:
                 raise JobDefinitionError(
                     f"{where}: is BLOCKING_PERSISTENT and reads {edge.result!r}, which belongs to one run: another "
                     f"run could not tell whether it would be the same. Declare {edge.result!r} with "
-                    "result=BLOCKING_PERSISTENT too, or this one with result=BLOCKING"
+                    "result=BLOCKING_PERSISTENT too, or this one with result=BLOCKING",
+                    code="persistent-reads-other",
+                    input=edge.result,
                 )
         for name in region.vertices:
             _check_vertex(vertices[name], where)
@@ -47,12 +51,15 @@ def _check_vertex(vertex: Vertex, where: str) -> None:
     if vertex.wants_context:
         raise JobDefinitionError(
             f"{vertex.where}: takes context, which tells it of its run, and a result that is made with it is "
-            f"BLOCKING_PERSISTENT ({where}): runs that share it have different ones. Take what it needs as params="
+            f"BLOCKING_PERSISTENT ({where}): runs that share it have different ones. Take what it needs as params=",
+            code="persistent-takes-context",
         )
     says_what = vertex.splits is not None and vertex.splits.names_content
     if vertex.kind is VertexKind.SOURCE and not says_what and vertex.version is None:
         raise JobDefinitionError(
             f"{vertex.where}: reads something that is not declared, and a result that is made of it is "
             f"BLOCKING_PERSISTENT ({where}): a change out there would never be seen. Declare splits=files(...), "
-            "or key_ranges() with as_of=, or a version= that you change when what it reads has changed"
+            "or key_ranges() with as_of=, or a version= that you change when what it reads has changed",
+            code="persistent-reads-undeclared",
+            where=vertex.where,
         )

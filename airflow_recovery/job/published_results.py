@@ -47,18 +47,21 @@ def published(
     named = [name for name in ways if arguments[name] is not None]
     if len(named) > 1:
         raise JobDefinitionError(
-            f"published(): expected at most one of {', '.join(ways)}, found {', '.join(named)}: leave all but one out"
+            f"published(): expected at most one of {', '.join(ways)}, found {', '.join(named)}: leave all but one out",
+            code="published-ways-exclude",
         )
     for name in ("dag_id", "result", "group_id"):
         if is_template(arguments[name]):
             raise JobDefinitionError(
                 f"published(): expected {name}= without a template, found {arguments[name]!r}: the DAG says whose "
-                "results it reads, and only the run may differ. Write it out"
+                "results it reads, and only the run may differ. Write it out",
+                code="published-template",
             )
     if group_id == OPERATORS_GROUP and "." not in result:
         raise JobDefinitionError(
             f"published(): expected result= as '<task id>.<output>' where no group_id= is given, found {result!r}: no "
-            "operator's result has such a name. Name the output, or the SparkJobTaskGroup with group_id="
+            "operator's result has such a name. Name the output, or the SparkJobTaskGroup with group_id=",
+            code="published-without-group",
         )
     if logical_date is not None and not (isinstance(logical_date, str) and is_template(logical_date)):
         logical_date = checked_moment(logical_date, "published()").isoformat()

@@ -159,7 +159,9 @@ class KeyRanges(EnumeratedSource):
         if upper <= lower:
             raise JobDefinitionError(
                 f"{where}: expected key_ranges() with an upper= above lower=, found {lower} and {upper}: upper is the "
-                "first key that is not read"
+                "first key that is not read",
+                code="key-range-empty",
+                where=where,
             )
         return key_range_splits(
             table=self.table, column=self.column, lower=lower, upper=upper, width=self.width, as_of=self.as_of
@@ -175,7 +177,9 @@ class KeyRanges(EnumeratedSource):
             return int(value)
         except ValueError:
             raise JobDefinitionError(
-                f"{where}: expected {name}= of key_ranges() to come to a whole number in this run, found {value!r}"
+                f"{where}: expected {name}= of key_ranges() to come to a whole number in this run, found {value!r}",
+                code="key-bound-not-a-number",
+                where=where,
             ) from None
 
 
@@ -217,12 +221,16 @@ class Dates(EnumeratedSource):
         overlap = self.overlap(where) if self.is_of_run else ""
         if overlap:
             raise JobDefinitionError(
-                f"{where}: expected a data interval of whole days for dates(), found that {overlap}"
+                f"{where}: expected a data interval of whole days for dates(), found that {overlap}",
+                code="interval-not-whole-days",
+                where=where,
             )
         if _length(start, end) < timedelta(0):
             raise JobDefinitionError(
                 f"{where}: expected dates() with an end= that is not before start=, found {self.start!r} and "
-                f"{self.end!r}: end is the first day that is not read"
+                f"{self.end!r}: end is the first day that is not read",
+                code="dates-end-before-start",
+                where=where,
             )
         return date_splits(start, end)
 
@@ -265,7 +273,10 @@ class Dates(EnumeratedSource):
         except (ValueError, OverflowError):
             raise JobDefinitionError(
                 f"{where}: expected {name}= of dates() to come to a day such as '2013-01-31' in this run, found "
-                f"{value!r}"
+                f"{value!r}",
+                code="date-not-a-day",
+                where=where,
+                name=name,
             ) from None
 
 
@@ -355,10 +366,13 @@ def key_ranges(
         is_number = isinstance(bound, int) and not isinstance(bound, bool)
         if not is_number and not (isinstance(bound, str) and is_template(bound)):
             raise JobDefinitionError(
-                f"key_ranges(): expected {name}= as a whole number, or a template that gives one, found {bound!r}"
+                f"key_ranges(): expected {name}= as a whole number, or a template that gives one, found {bound!r}",
+                code="key-bound-unfit",
             )
     if width < 1:
-        raise JobDefinitionError(f"key_ranges(): expected width= as a number of keys from 1, found {width!r}")
+        raise JobDefinitionError(
+            f"key_ranges(): expected width= as a number of keys from 1, found {width!r}", code="key-width-unfit"
+        )
     return KeyRanges(table, column, lower, upper, width, as_of, _checked_vanished(vanished, "key_ranges()"))
 
 
@@ -379,13 +393,16 @@ def dates(
     for name, text in (("start", start), ("end", end)):
         if not isinstance(text, str) or not (is_template(text) or _is_moment(text)):
             raise JobDefinitionError(
-                f"dates(): expected {name}= as a day such as '2013-01-31', or a template that gives one, found {text!r}"
+                f"dates(): expected {name}= as a day such as '2013-01-31', or a template that gives one, found "
+                f"{text!r}",
+                code="date-unfit",
             )
     try:
         zone = ZoneInfo(timezone).key if timezone is not None else ""
     except (TypeError, ValueError, ZoneInfoNotFoundError):
         raise JobDefinitionError(
-            f"dates(): expected timezone= as the name of a time zone such as 'Europe/Berlin', found {timezone!r}"
+            f"dates(): expected timezone= as the name of a time zone such as 'Europe/Berlin', found {timezone!r}",
+            code="time-zone-unknown",
         ) from None
     return Dates(start, end, _checked_vanished(vanished, "dates()"), zone)
 
@@ -406,7 +423,8 @@ def enumerated_by(
     if not callable(enumerator) or not hasattr(enumerator, "__qualname__"):
         raise JobDefinitionError(
             f"enumerated_by(): expected a function or a class that yields splits, found {enumerator!r}: name it "
-            "without calling it"
+            "without calling it",
+            code="enumerator-unfit",
         )
     check_arguments(enumerated_by, {"params": params}, "enumerated_by()")
     plain = plain_json(dict(params or {}), where="enumerated_by(), params=")
@@ -427,5 +445,7 @@ def _checked_vanished(value: object, where: str) -> Vanished:
     except ValueError:
         raise JobDefinitionError(
             f"{where}: expected vanished= as 'drop', 'keep' or 'fail', found {value!r}: it says what becomes of the "
-            "rows of a split that is not listed any more"
+            "rows of a split that is not listed any more",
+            code="vanished-unfit",
+            where=where,
         ) from None

@@ -20,7 +20,9 @@ def checked_table(given: object, where: str) -> str | None:
         return None
     table = check_location(given, f"{where}: table=", tables=True)
     if not is_table(table):
-        raise JobDefinitionError(f"{where}: table=: expected {EXPECTED_TABLE}, found {given!r}: write it like that")
+        raise JobDefinitionError(
+            f"{where}: table=: expected {EXPECTED_TABLE}, found {given!r}: write it like that", code="table-unfit"
+        )
     check_templates({"table": table}, where=where)
     return table
 
@@ -42,7 +44,11 @@ def check_apart(made: Iterable[tuple[str, str]]) -> None:
         if other != vertex:
             raise JobDefinitionError(
                 f"vertex {vertex!r}: its result is a snapshot of {table}, and so is that of {other!r}: each would "
-                "overwrite the other's. Give each a table of its own"
+                "overwrite the other's. Give each a table of its own",
+                code="table-of-two",
+                vertex=vertex,
+                other=other,
+                table=table,
             )
 
 
@@ -59,6 +65,8 @@ def check_tables(vertices: Iterable[tuple[Vertex, Parallelism | None]]) -> None:
             if is_declared:
                 raise JobDefinitionError(
                     f"{where}, and it has {what}: expected one attempt that overwrites the table as a whole, for one "
-                    f"run. Leave {what} out, or give another vertex with result=BLOCKING the table"
+                    f"run. Leave {what} out, or give another vertex with result=BLOCKING the table",
+                    code="table-not-as-a-whole",
+                    found=what,
                 )
     check_apart((vertex.name, table) for vertex, _, table in made)

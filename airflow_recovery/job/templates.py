@@ -51,7 +51,9 @@ def plain_json(value: Any, *, where: str) -> Any:
     except (TypeError, ValueError, RecursionError) as error:
         raise JobDefinitionError(
             f"{where}: expected a value that can be written as JSON, found {value!r} ({error}): "
-            "use texts, numbers, booleans, None, lists and dicts, and build anything else inside the function"
+            "use texts, numbers, booleans, None, lists and dicts, and build anything else inside the function",
+            code="value-not-json",
+            where=where,
         ) from error
     if returned != value:
         raise JobDefinitionError(
@@ -154,7 +156,9 @@ def checked_moment(moment: datetime | str, where: str) -> DateTime:
     if not is_date or not isinstance(parsed, pendulum.DateTime):
         raise JobDefinitionError(
             f"{where}: expected logical_date as a moment in ISO 8601, found {shown(moment)}: write it as "
-            "'2026-01-31T00:00:00+00:00'"
+            "'2026-01-31T00:00:00+00:00'",
+            code="logical-date-unfit",
+            found=shown(moment),
         )
     return parsed
 
@@ -177,10 +181,15 @@ def _check(text: str, where: str, is_parallel: bool = False) -> str:
     try:
         names, clock = _used(text)
     except TemplateSyntaxError as error:
-        raise JobDefinitionError(f"{where}: {text!r} is not a valid template: {error}. Correct it") from error
+        raise JobDefinitionError(
+            f"{where}: {text!r} is not a valid template: {error}. Correct it", code="template-invalid", where=where
+        ) from error
     strangers = sorted(names.difference(ALLOWED, _HARMLESS_GLOBALS, (SUBTASK,) if is_parallel else ()))
     if strangers == [SUBTASK]:
-        raise JobDefinitionError(f"{where}: {text!r} names the subtask, and the vertex has no parallelism=: declare it")
+        raise JobDefinitionError(
+            f"{where}: {text!r} names the subtask, and the vertex has no parallelism=: declare it",
+            code="template-names-subtask",
+        )
     if strangers or clock:
         raise _not_allowed(where, text, strangers[0] if strangers else clock)
     return text
@@ -222,16 +231,22 @@ def _render(text: str, names: Mapping[str, Any], where: str) -> str:
     except UndefinedError as error:
         advice = ". This run has no logical date: trigger it with one, or use conf or params instead"
         hint = "" if "logical_date" in names else advice
-        raise JobDefinitionError(f"{where}: {text!r} has no value in this run: {error}{hint}") from error
+        raise JobDefinitionError(
+            f"{where}: {text!r} has no value in this run: {error}{hint}", code="template-without-value", where=where
+        ) from error
     except Exception as error:
-        raise JobDefinitionError(f"{where}: {text!r} cannot be rendered: {type(error).__name__}: {error}") from error
+        raise JobDefinitionError(
+            f"{where}: {text!r} cannot be rendered: {type(error).__name__}: {error}", code="template-fails", where=where
+        ) from error
 
 
 def _not_allowed(where: str, text: str, name: str) -> JobDefinitionError:
     return JobDefinitionError(
         f"{where}: expected a template over the run alone ({', '.join(ALLOWED)}), found {name!r} in {text!r}: an "
         "attempt must not depend on when or where it runs, else its result could not be kept. Take the value from conf "
-        "or params"
+        "or params",
+        code="template-reads-more",
+        where=where,
     )
 
 

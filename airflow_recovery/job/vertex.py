@@ -145,6 +145,9 @@ class Vertex:
             name = found.__name__ if found.__module__ == "builtins" else f"{found.__module__}.{found.__qualname__}"
             raise UserCodeError(
                 f"{self.where}: expected the function to return a Spark DataFrame, found {name}"
-                + (": is a `return` missing?" if result is None else ": return the DataFrame itself")
+                + (": is a `return` missing?" if result is None else ": return the DataFrame itself"),
+                code="no-data-frame-returned",
+                where=self.where,
+                found=name,
             )
         return result  # type: ignore[no-any-return]

@@ -182,7 +182,8 @@ def _check_returns(function: Callable[..., Any], where: str) -> None:
     if found == "yield" or inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
         raise JobDefinitionError(
             f"{where}: expected a function that returns a DataFrame, found one with {found!r}: nobody would run its "
-            "lines. Return the DataFrame itself"
+            "lines. Return the DataFrame itself",
+            code="function-not-called",
         )
 
 
@@ -206,7 +207,9 @@ def _checked_result(value: object, where: str) -> ResultType:
     if not result.is_runnable and result not in MODE_OF_RESULT:
         raise JobDefinitionError(
             f"{where}: expected result= as one of {runnable}, found {result.name!r}, which recovery can reason about "
-            "but nothing can run yet: declare it with result=BLOCKING"
+            "but nothing can run yet: declare it with result=BLOCKING",
+            code="result-type-cannot-run",
+            where=where,
         )
     return result
 
@@ -227,12 +230,15 @@ def _checked_versions(
     if unfit is not None:
         expected = "Version(...) in inputs= of a source" if is_source else "the name of a vertex"
         advice = "what a source reads is declared with splits=" if is_source else "only a source reads from outside"
-        raise JobDefinitionError(f"{where}: expected {expected}, found {unfit!r}: {shown(inputs[unfit])}: {advice}")
+        raise JobDefinitionError(
+            f"{where}: expected {expected}, found {unfit!r}: {shown(inputs[unfit])}: {advice}", code="input-unfit"
+        )
     for name in versions:
         if not name.isidentifier() or name in (*RESERVED, *params):
             raise JobDefinitionError(
                 f"{where}: expected a name in inputs= that is no parameter of params= and none of "
-                f"{', '.join(RESERVED)}, found {name!r}: rename it"
+                f"{', '.join(RESERVED)}, found {name!r}: rename it",
+                code="input-name-taken",
             )
     return versions
 
@@ -261,7 +267,8 @@ def checked_ignored(ignored: object, where: str) -> tuple[str, ...]:
     if not isinstance(ignored, (list, tuple)) or not all(isinstance(each, str) and each.strip() for each in ignored):
         raise JobDefinitionError(
             f"{where}: expected ignore_changes_in= as a list of modules such as 'shop.logs', or of files such as "
-            f"'shop/*.md', found {shown(ignored)}: name them so, or leave it out"
+            f"'shop/*.md', found {shown(ignored)}: name them so, or leave it out",
+            code="ignored-changes-unfit",
         )
     return tuple(ignored)
 
@@ -273,7 +280,9 @@ def checked_determinism(value: object, where: str, default: Determinism) -> Dete
     except ValueError:
         raise JobDefinitionError(
             f"{where}: expected deterministic= as 'always', 'verify' or 'assume', found {value!r}: 'verify' checks "
-            "that the rows are the same, 'assume' takes your word for it"
+            "that the rows are the same, 'assume' takes your word for it",
+            code="determinism-unfit",
+            where=where,
         ) from None
 
 
@@ -291,7 +300,9 @@ def _check_idempotent(function: Callable[..., Any], kind: VertexKind, idempotent
         raise JobDefinitionError(
             f"{where}: expected a vertex that can run again, found {seen or 'idempotent=False'}: an attempt that dies "
             "after it has written is run again, and writes once more. Return the DataFrame instead, which recovery "
-            f"writes so that one attempt counts; or overwrite a place of the run's own; or {advice}"
+            f"writes so that one attempt counts; or overwrite a place of the run's own; or {advice}",
+            code="vertex-cannot-run-again",
+            where=where,
         )
 
 
@@ -328,7 +339,9 @@ def _check_shared_splits(vertex: Vertex, splits: SplitSource) -> None:
         raise JobDefinitionError(
             f"{where}: expected an enumerator with snapshot_state() and restore() of a source that is not parallel, or "
             "has a number of subtasks and one listing for all of them, found subtasks that each have their own: give "
-            "it a function, or a class without the two"
+            "it a function, or a class without the two",
+            code="enumerator-for-each-subtask",
+            where=where,
         )
     if splits.vanished is not Vanished.DROP and not is_shared:
         raise JobDefinitionError(

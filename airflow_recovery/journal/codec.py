@@ -73,7 +73,8 @@ def check_size(body: bytes, what: str) -> None:
             f"expected at most {MAX_RECORD_BYTES} bytes in a record of the journal, found {len(body)} for {what}: "
             "nothing was written, and a retry would find the same. Have fewer and larger files (compact what is read, "
             "repartition what is made), read them as a table, or name a part of them for each subtask: "
-            "parallelism=[...], with {{ subtask }} in the pattern"
+            "parallelism=[...], with {{ subtask }} in the pattern",
+            code="record-too-large-to-write",
         )
 
 
@@ -130,10 +131,13 @@ def _of_document(identity: RunIdentity, kind: str, body: bytes, where: str) -> t
     document = parse_versioned(body, "journal", FORMAT_VERSION, where=where)
     check_belongs(document, {"kind": kind, **vars(identity)}, where=where)
     if "crc" in document and document["crc"] != checksum(document.get("body")):
-        raise RecordInvalid(f"{where}: the checksum does not match; the record is damaged. Restore the object.")
+        raise RecordInvalid(
+            f"{where}: the checksum does not match; the record is damaged. Restore the object.", code="record-checksum"
+        )
     if "crc" not in document and document["format"] > 1:
         raise RecordInvalid(
-            f"{where}: expected a checksum (crc), found none: the record is damaged. Restore the object."
+            f"{where}: expected a checksum (crc), found none: the record is damaged. Restore the object.",
+            code="record-without-checksum",
         )
     if "crc" not in document and (others := document.keys() - _FIELDS_AT_FIRST):
         raise RecordInvalid(
@@ -172,7 +176,9 @@ def parse_versioned(body: bytes, what: str, newest: int, *, where: str) -> dict[
     if version > newest:
         raise RecordInvalid(
             f"{where}: written by a newer version (format {version}, this version reads up to {newest}). "
-            "Upgrade airflow-recovery on this worker."
+            "Upgrade airflow-recovery on this worker.",
+            code="record-newer",
+            format=version,
         )
     return document
 
@@ -188,7 +194,8 @@ def check_belongs(document: dict[str, Any], expected: dict[str, str], *, where: 
         if document.get(name) != value:
             raise RecordInvalid(
                 f"{where}: belongs to another journal: expected {name}={value!r}, found {document.get(name)!r}. "
-                "Give every DAG and environment a journal prefix of its own ([recovery] journal)."
+                "Give every DAG and environment a journal prefix of its own ([recovery] journal).",
+                code="record-of-other-journal",
             )
 
 
@@ -203,12 +210,14 @@ def parse_json(body: bytes, *, where: str) -> Any:
     try:
         return _DECODER.decode(body.decode())
     except ValueError as error:
-        raise RecordInvalid(f"{where}: not a valid journal document: {error}.") from error
+        raise RecordInvalid(f"{where}: not a valid journal document: {error}.", code="record-no-json") from error
 
 
 def _check_size_and_depth(body: bytes, where: str) -> None:
     if len(body) > MAX_RECORD_BYTES:
-        raise RecordInvalid(f"{where}: {len(body)} bytes, more than the limit of {MAX_RECORD_BYTES}.")
+        raise RecordInvalid(
+            f"{where}: {len(body)} bytes, more than the limit of {MAX_RECORD_BYTES}.", code="record-too-large"
+        )
     # With so few brackets it is not too deep, however they are nested: most documents need no closer look.
     if body.count(b"[") + body.count(b"{") > MAX_DEPTH and _depth(body) > MAX_DEPTH:
         raise RecordInvalid(f"{where}: nested deeper than {MAX_DEPTH} levels.")

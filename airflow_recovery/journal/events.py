@@ -233,18 +233,27 @@ def event_from_json(value: Any, *, where: str) -> JobEvent | None:
     `StreamDamaged` for fields that do not fit. A field that a newer version added to a known type is ignored.
     """
     if not isinstance(value, dict) or not isinstance(value.get("type"), str):
-        raise StreamDamaged(f"{where}: expected an event with a type, found {type(value).__name__}.")
+        raise StreamDamaged(
+            f"{where}: expected an event with a type, found {type(value).__name__}.",
+            code="event-without-type",
+            where=where,
+        )
     own, kind = _CLASSES.get(value["type"]), kind_of_event(value["type"])
     if own is None and kind is None:
         if value.get("optional") is True:
             return None
         raise RecordInvalid(
-            f"{where}: unknown event type {value['type']!r}, written by a newer version. Upgrade airflow-recovery here."
+            f"{where}: unknown event type {value['type']!r}, written by a newer version. Upgrade "
+            "airflow-recovery here.",
+            code="event-unknown",
+            found=value["type"],
         )
     try:
         return _record_written(kind, value) if kind is not None else from_json(own or JobEvent, value)
     except Unlike as error:
-        raise StreamDamaged(f"{where}: a {value['type']} event with invalid fields: {error}.") from error
+        raise StreamDamaged(
+            f"{where}: a {value['type']} event with invalid fields: {error}.", code="event-invalid", where=where
+        ) from error
 
 
 def _record_written(kind: RecordKind, value: dict[str, Any]) -> RecordWritten:

@@ -131,12 +131,14 @@ def _check_header(header: Any, expected: SegmentHeader, where: str) -> None:
     if header["format"] > STREAM_FORMAT:
         raise RecordInvalid(
             f"{where}: written by a newer version (format {header['format']}, this version reads up to "
-            f"{STREAM_FORMAT}). Upgrade airflow-recovery here."
+            f"{STREAM_FORMAT}). Upgrade airflow-recovery here.",
+            code="stream-newer",
         )
     check_belongs(header, asdict(expected.identity), where=where)
     place = {"writer": expected.writer, "segment": expected.segment, "first": expected.first}
     if any(header.get(name) != value for name, value in place.items()):
         raise StreamDamaged(
             f"{where}: expected the segment {place}, found {[header.get(name) for name in place]}: it was copied here, "
-            "or records before it are missing."
+            "or records before it are missing.",
+            code="segment-copied",
         )

@@ -159,7 +159,8 @@ class _Stream:
             raise _Purged(f"{where}: written after this run was purged, by a process from before.")
         raise StreamDamaged(
             f"{where}: expected segment {self._segments + 1:08d}; a segment is missing. Events after the hole are not "
-            "shown."
+            "shown.",
+            code="segment-missing",
         )
 
     def _was_purged(self) -> bool:

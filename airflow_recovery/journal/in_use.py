@@ -45,7 +45,9 @@ def read_run(journal: Journal, listed: Iterable[ObjectInfo] | None = None) -> Ru
     if not plans:
         purged = " It was purged." if journal.list(()).state.is_closed else ""
         raise NothingRecorded(
-            f"{journal.store.base_uri}/{journal.layout.prefix} holds no plan: no region has claimed an attempt.{purged}"
+            f"{journal.store.base_uri}/{journal.layout.prefix} holds no plan: no region has claimed an "
+            f"attempt.{purged}",
+            code="journal-without-plan",
         )
     names = {name: None for plan in plans.values() for name in plan.by_name}
     listing = journal.list(names, listed)

@@ -568,7 +568,9 @@ class Journal:
             raise RecordInvalid(
                 f"{self.store.base_uri}/{key}: expected a kind of record that this version knows, found {kind!r}: a "
                 "newer version has written it. Upgrade airflow-recovery here. Where no version of it did, move the "
-                "object away."
+                "object away.",
+                code="record-kind-unknown",
+                found=kind,
             )
 
     def _confirm_claimed(self, region: str, attempt: int) -> bool:
@@ -585,7 +587,10 @@ class Journal:
                 "nothing: something deletes objects of the journal, perhaps a lifecycle rule of the bucket. Exempt the "
                 "journal, and restore the object (a bucket with versions has it). Where it is gone for good, delete "
                 f"all of this run below {self.store.base_uri}/{self.layout.prefix} and below the results, and clear "
-                "the run: it is made again."
+                "the run: it is made again.",
+                code="claim-vanished",
+                region=region,
+                attempt=attempt,
             ) from error
         return True
 
@@ -623,7 +628,7 @@ class Journal:
                 rng=self._rng,
             )
         except WriteLost as error:
-            raise AttemptLost(str(error)) from None
+            raise AttemptLost(str(error), code="written-first") from None
         except (StoreTimeout, StoreUnavailable) as error:
             self._listener.in_doubt(key, str(error))
             raise
@@ -666,7 +671,8 @@ class Journal:
             about: Any = record
             raise RecordInvalid(
                 f"{where}: expected a record of this key, found one of {about.region}@{about.attempt}: it was copied "
-                "here. Delete the copy."
+                "here. Delete the copy.",
+                code="record-copied",
             )
         return self._groups.taken(record)
 
@@ -700,7 +706,8 @@ def until_pages_agree(look: Callable[[], T]) -> T:
     except PagesDisagree as error:
         raise PagesDisagree(
             f"The journal was not coherent in {LISTING_ROUNDS} listings, since others write all the time: {error} "
-            "Try again; a task retries by itself."
+            "Try again; a task retries by itself.",
+            code="journal-busy",
         ) from error
 
 
@@ -737,12 +744,17 @@ def _check_pages(state: RunState, regions: Iterable[str]) -> None:
                 named = producer.attempts.get(ref.attempt)
                 if named is None or not named.has_outcome:
                     raise PagesDisagree(
-                        f"{region}@{attempt.number} names {ref.region}@{ref.attempt}, which the listing lacks."
+                        f"{region}@{attempt.number} names {ref.region}@{ref.attempt}, which the listing lacks.",
+                        code="listing-lacks-attempt",
+                        region=region,
+                        attempt=attempt.number,
                     )
             for number, length in attempt.claim.mode.batches_named if attempt.claim is not None else ():
                 named = state.of(region).attempts.get(number)
                 if number > state.of(region).closed_at and (named is None or named.batches < length):
                     raise PagesDisagree(
                         f"{region}@{attempt.number} has adopted {length} batches of attempt {number}, and the listing "
-                        "lacks some of them."
+                        "lacks some of them.",
+                        code="listing-lacks-batches",
+                        attempt=attempt.number,
                     )

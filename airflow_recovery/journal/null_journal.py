@@ -80,7 +80,9 @@ class NullJournal(Journal):
         if claim.region in self._committing:
             raise ConfigurationError(
                 f"{claim.region}: expected recovery to be on, since it has commit=, found that it is off: without a "
-                "journal nobody would know what was committed. Leave commit= out, or let the job recover."
+                "journal nobody would know what was committed. Leave commit= out, or let the job recover.",
+                code="commit-without-recovery",
+                region=claim.region,
             )
 
     def noticed(self, record: Claim | Outcome) -> None:
@@ -95,7 +97,9 @@ class NullJournal(Journal):
         except ObjectMissing as error:
             raise ObjectMissing(
                 f"{region} has made nothing in run {self.identity.run_key.removeprefix(RUN_KEY_PREFIX)} (recovery is "
-                f"off: what other runs made does not count). Clear {region}."
+                f"off: what other runs made does not count). Clear {region}.",
+                code="nothing-made-without-recovery",
+                region=region,
             ) from error
         outcome = decode_record(self.identity, Outcome, body, where=f"{self._made.base_uri}/{key}")
         return replace(outcome, fingerprint=self._fingerprints.get(region, outcome.fingerprint))

@@ -83,7 +83,10 @@ def _check_deployment(store: ObjectStore, owner: str, deployment: str) -> None:
         f"Expected {store.base_uri} to be the journal of {mine}, found that of {other}: two deployments would take "
         "each other's results for their own. Give this one a prefix of its own ([recovery] journal). If it is the same "
         "one, give all of its components the same [recovery] deployment. Where it has another name now, or the other "
-        f"one is gone for good, delete {store.base_uri}/{OWNER_KEY}."
+        f"one is gone for good, delete {store.base_uri}/{OWNER_KEY}.",
+        code="journal-of-other-deployment",
+        expected=mine,
+        found=other,
     )
 
 
@@ -98,7 +101,8 @@ def _check_journal(journal: ObjectStore, mine: dict[str, str], results: ObjectSt
         f"found that it holds those of the journal {owner['uri']} ({owner['journal']}): two journals would overwrite "
         "and delete each other's results there. Give this one a place of its own ([recovery] results). Only where "
         f"nobody works with the other journal any more, since it was moved here or is gone, delete "
-        f"{results.base_uri}/{OWNER_KEY} if it still names that one: the next task takes the place for this one."
+        f"{results.base_uri}/{OWNER_KEY} if it still names that one: the next task takes the place for this one.",
+        code="results-of-other-journal",
     )
 
 

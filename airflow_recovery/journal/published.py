@@ -83,15 +83,24 @@ def published_result(journal: Journal, result: str, *, accept_failed: bool = Fal
     listed = journal.list(()).state
     number = listed.newest_publish
     if not number and listed.is_closed:
-        raise NotPublished(f"{where}: this run was purged, and nothing is published since. {CLEAR_WHAT_WAS_PURGED}")
+        raise NotPublished(
+            f"{where}: this run was purged, and nothing is published since. {CLEAR_WHAT_WAS_PURGED}",
+            code="published-purged",
+        )
     if not number:
-        raise NotPublished(f"{where}: nothing is published yet; expected a publish that names {result!r}.")
+        raise NotPublished(
+            f"{where}: nothing is published yet; expected a publish that names {result!r}.",
+            code="nothing-published",
+            where=where,
+        )
     publish = journal.read_publish(number)
     regions = [region for region in publish.regions if result in region.results]
     if not regions:
         named = sorted({name for region in publish.regions for name in region.results})
         raise NotPublished(
-            f"{where}: publish {number} does not name {result!r}. It names {', '.join(named) or 'nothing'}."
+            f"{where}: publish {number} does not name {result!r}. It names {', '.join(named) or 'nothing'}.",
+            code="publish-does-not-name",
+            found=result,
         )
     state = journal.load(journal.list(region.region for region in publish.regions))
     named_attempts = {region.region: region.attempt for region in publish.regions}
@@ -107,7 +116,10 @@ def published_result(journal: Journal, result: str, *, accept_failed: bool = Fal
             f"{result!r} of publish {number}", ref.region, state.of(ref.region), expected, accept_failed
         )
         if why is not None:
-            raise NotPublished(f"{where}: {why}")
+            now = None if current is None else current.number
+            raise NotPublished(
+                f"{where}: {why}", code="published-outdated", rests_on=f"{ref.region}@{expected}", now=now
+            )
         if current is None or current.outcome is None:
             raise AssertionError(f"{ref.region}@{expected} counts, and is not finished")
         _check_given(journal, ref.region, current, f"{where}: {result!r} of publish {number}")
@@ -118,12 +130,17 @@ def published_result(journal: Journal, result: str, *, accept_failed: bool = Fal
         if named_attempt.is_released:
             raise NotPublished(
                 f"{where}: the data of {result!r} (publish {number}) was released: it was kept for as long as the "
-                "job's retention says. Declare it as a sink where others read it, or restart its region."
+                "job's retention says. Declare it as a sink where others read it, or restart its region.",
+                code="publish-released",
             )
         outcome = named_attempt.outcome
         outputs = [output for output in outcome.outputs if output.result == result] if outcome is not None else []
         if not outputs:
-            raise ObjectMissing(f"{where}: the outcome of {region.region}@{region.attempt} has no result {result!r}.")
+            raise ObjectMissing(
+                f"{where}: the outcome of {region.region}@{region.attempt} has no result {result!r}.",
+                code="outcome-without-result",
+                found=result,
+            )
         if any(kept_by(output.location) for output in outputs):
             raise JobDefinitionError(
                 f"{where}: {result!r} is kept at {outputs[0].location}, for its own run; expected a result in files. "
@@ -143,5 +160,6 @@ def _check_given(journal: Journal, region: str, attempt: Attempt, what: str) -> 
         withdrawal = journal.read_withdrawal(region, attempt.number, attempt.withdrawn_turn)
         raise NotPublished(
             f"{what} was withdrawn: {withdrawal.text()}. Expected a publish that names a newer attempt: correct the "
-            "cause, and clear the run."
+            "cause, and clear the run.",
+            code="publish-withdrawn",
         )

@@ -33,5 +33,7 @@ class CachedLocation:
         """Inverse of `uri`. Raises `RecordInvalid` on anything else."""
         match = _LOCATION.fullmatch(uri)
         if match is None:
-            raise RecordInvalid(f"expected {SCHEME}://<server>/<application>/<view>, found {uri!r}")
+            raise RecordInvalid(
+                f"expected {SCHEME}://<server>/<application>/<view>, found {uri!r}", code="cached-location-unfit"
+            )
         return cls(match["server"], match["application"], match["view"])

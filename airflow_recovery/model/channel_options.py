@@ -43,7 +43,8 @@ class LossBudget:
         if (records is not None and records < 0) or (fraction is not None and not 0 <= fraction <= 1):
             raise JobDefinitionError(
                 "loss budget: expected max_lost_records of at least 0 and max_lost_fraction between 0 and 1, found "
-                f"{records!r} and {fraction!r}"
+                f"{records!r} and {fraction!r}",
+                code="loss-budget-unfit",
             )
 
     @property

@@ -26,5 +26,9 @@ def flink_duration_s(key: str, value: object) -> float:
         return float(value)
     match = _DURATION.fullmatch(str(value).strip().lower())
     if match is None or match[2] not in _SECONDS_OF:
-        raise ConfigurationError(f"Expected a duration such as 10 s, 1 min or 500 ms in {key}, found {value!r}.")
+        raise ConfigurationError(
+            f"Expected a duration such as 10 s, 1 min or 500 ms in {key}, found {value!r}.",
+            code="duration-unfit",
+            key=key,
+        )
     return float(match[1]) * _SECONDS_OF[match[2]]

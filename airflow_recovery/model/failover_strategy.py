@@ -61,7 +61,8 @@ def declared_strategy(
         raise JobDefinitionError(
             f"{where}: expected failover_strategy= as one of "
             f"{', '.join(strategy.value for strategy in FailoverStrategy)} and recovery_mode= as one of "
-            f"{', '.join(RecoveryMode.__members__)}, found {strategy!r} and {mode!r}"
+            f"{', '.join(RecoveryMode.__members__)}, found {strategy!r} and {mode!r}",
+            code="failover-strategy-unknown",
         ) from None
     if level is RecoveryMode.JOB_LEVEL:
         return FailoverStrategy.FULL

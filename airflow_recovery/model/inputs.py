@@ -261,7 +261,9 @@ class Inputs(Sequence[InputRef]):
             raise InputsUnknown(
                 f"expected a recorded plan that has the group {ref.group!r} with the keys {ref.keys}, found none: what "
                 f"was read of {ref.attempts.count} regions is not known, so nothing may be deleted. Restore the plan's "
-                "object in the journal (a bucket with versions has it)."
+                "object in the journal (a bucket with versions has it).",
+                code="group-not-recorded",
+                group=ref.group,
             )
         return group
 

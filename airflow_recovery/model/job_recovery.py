@@ -72,7 +72,9 @@ class DeclaredJobRecovery:
         """
         unknown = sorted(set(options) - set(_KEYS))
         if unknown:
-            raise ConfigurationError(f"Expected the options {', '.join(_KEYS)}, found {', '.join(map(str, unknown))}.")
+            raise ConfigurationError(
+                f"Expected the options {', '.join(_KEYS)}, found {', '.join(map(str, unknown))}.", code="option-unknown"
+            )
         read: dict[str, Any] = {_KEYS[key][0]: _KEYS[key][1](key, value) for key, value in options.items()}
         return cls(**read)
 
@@ -100,10 +102,10 @@ def declared_job_recovery(
         return options
     try:
         if not isinstance(options, Mapping):
-            raise ConfigurationError(f"Expected a mapping of options, found {options!r}.")
+            raise ConfigurationError(f"Expected a mapping of options, found {options!r}.", code="options-no-mapping")
         return DeclaredJobRecovery.parse(options)
     except ConfigurationError as error:
-        raise JobDefinitionError(f"{where}, job_recovery=: {error}") from error
+        raise JobDefinitionError(f"{where}, job_recovery=: {error}", code=error.code, **error.fields) from error
 
 
 def _switch(key: str, value: object) -> bool:
@@ -142,7 +144,9 @@ def _on_failure(key: str, value: object) -> OnStoreFailure:
         return OnStoreFailure(str(getattr(value, "value", value)).strip().lower())
     except ValueError:
         names = ", ".join(failure.value for failure in OnStoreFailure)
-        raise ConfigurationError(f"Expected {key} to be one of {names}, found {value!r}.") from None
+        raise ConfigurationError(
+            f"Expected {key} to be one of {names}, found {value!r}.", code="option-value-unknown", key=key
+        ) from None
 
 
 _KEYS: dict[str, tuple[str, Callable[[str, object], Any]]] = {

@@ -24,7 +24,8 @@ def key_below(base_uri: str, uri: str) -> str:
         return ""
     if not text.startswith(base + "/"):
         raise ConfigurationError(
-            f"expected a location below the store {base_uri}, found {uri}: open the store that holds it"
+            f"expected a location below the store {base_uri}, found {uri}: open the store that holds it",
+            code="location-of-other-store",
         )
     return text[len(base) + 1 :]
 

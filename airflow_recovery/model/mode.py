@@ -160,6 +160,8 @@ def _module(mode: str, module: str) -> Any:
         if error.name is not None and package.startswith(error.name):
             raise ConfigurationError(
                 f"a region of this run has the mode {mode!r}: expected the package {package} on this machine, found "
-                "none. Install the whole of airflow-recovery here"
+                "none. Install the whole of airflow-recovery here",
+                code="mode-package-missing",
+                package=package,
             ) from error
         raise

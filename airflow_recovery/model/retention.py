@@ -77,7 +77,8 @@ class Retention:
             return cls(policy, parse_duration_s(words[0]) if words else 0)
         except ValueError:
             raise ConfigurationError(
-                f"Expected a retention such as '7d', 'on-run-success' or 'as-consumed 1h', found {text!r}."
+                f"Expected a retention such as '7d', 'on-run-success' or 'as-consumed 1h', found {text!r}.",
+                code="retention-setting-unfit",
             ) from None
 
     def text(self) -> str:
@@ -94,7 +95,8 @@ def checked_retention(retention: Retention | str | None, where: str) -> Retentio
     except ConfigurationError:
         raise JobDefinitionError(
             f"{where}: expected retention= such as '7d', 'on-run-success' or 'as-consumed 1h', found {retention!r}: "
-            "write it like that, or leave it out"
+            "write it like that, or leave it out",
+            code="retention-unfit",
         ) from None
 
 
@@ -102,7 +104,7 @@ def parse_duration_s(text: str) -> int:
     """Seconds from ``90s``, ``30m``, ``12h`` or ``7d``. Raises `ConfigurationError`, which is no `ValueError`."""
     match = _DURATION.fullmatch(text.strip()) if isinstance(text, str) else None
     if match is None:
-        raise ConfigurationError(f"Expected a duration such as 90s, 30m, 12h or 7d, found {text!r}.")
+        raise ConfigurationError(f"Expected a duration such as 90s, 30m, 12h or 7d, found {text!r}.", code="age-unfit")
     return int(match[1]) * _UNITS_S[match[2]]
 
 

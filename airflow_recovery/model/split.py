@@ -54,9 +54,13 @@ class Split:
         `SplitIdentityError` for what can't be told again from the journal.
         """
         if not isinstance(name, str) or not name:
-            raise SplitIdentityError(f"expected the name of a split as a text, found {name!r}: say what it reads")
+            raise SplitIdentityError(
+                f"expected the name of a split as a text, found {name!r}: say what it reads", code="split-name-no-text"
+            )
         if isinstance(size, bool) or not isinstance(size, int) or size < 0:
-            raise SplitIdentityError(f"split {name!r}: expected size= in bytes, from 0, found {size!r}")
+            raise SplitIdentityError(
+                f"split {name!r}: expected size= in bytes, from 0, found {size!r}", code="split-size-unfit"
+            )
         try:
             text = canonical_json(payload)
             is_plain = json.loads(text) == payload
@@ -65,12 +69,14 @@ class Split:
         if not is_plain:
             raise SplitIdentityError(
                 f"split {name!r}: expected a payload that JSON gives back unchanged, found {payload!r}: use texts, "
-                "numbers, booleans, None, lists and dicts with texts as keys"
+                "numbers, booleans, None, lists and dicts with texts as keys",
+                code="split-payload-no-json",
             )
         if len(text) > MAX_PAYLOAD_BYTES:
             raise SplitIdentityError(
                 f"split {name!r}: expected a payload of at most {MAX_PAYLOAD_BYTES} bytes, found {len(text)}: say in "
-                "it where the data is, and keep the data out of it"
+                "it where the data is, and keep the data out of it",
+                code="split-payload-too-large",
             )
         return cls(SCHEME + name, size, text)
 
@@ -145,7 +151,9 @@ def listed(splits: Iterable[Split]) -> Listing:
             raise SplitIdentityError(
                 f"expected one content under the name {split.name!r}, found {before.etag!r} ({before.size} bytes) and "
                 f"{split.etag!r} ({split.size} bytes) in one listing: have the name say all that tells them apart; if "
-                "a file was overwritten while it was listed, clear the task"
+                "a file was overwritten while it was listed, clear the task",
+                code="split-of-two-contents",
+                split=split.name,
             )
         repeated[split.uri] = split
     return Listing({split.uri: split for split in in_order(by_uri.values())}, tuple(in_order(repeated.values())))

@@ -90,7 +90,9 @@ def advance(
     if missing and vanished is Vanished.FAIL:
         raise SplitsVanished(
             f"expected every split that was listed before, found {len(missing)} gone: {names(missing)}. Restore them, "
-            'or declare vanished="drop" (a result of what is there) or "keep" (with what was read of them)'
+            'or declare vanished="drop" (a result of what is there) or "keep" (with what was read of them)',
+            code="splits-gone",
+            found=len(missing),
         )
     if before is not None and before.parallelism != parallelism:
         here = {split.uri for split in present}
@@ -99,7 +101,10 @@ def advance(
             raise SplitsVanished(
                 f"expected what was read of {len(kept)} splits that are not listed any more to be kept "
                 f'(vanished="keep"), found {parallelism} subtasks, where {before.parallelism} have read them: '
-                f'{names(kept)}. Restore them, declare {before.parallelism} subtasks, or declare vanished="drop"'
+                f'{names(kept)}. Restore them, declare {before.parallelism} subtasks, or declare vanished="drop"',
+                code="kept-splits-other-subtasks",
+                found=parallelism,
+                expected=before.parallelism,
             )
         before = earlier
     known = {} if before is None else {**before.gone, **before.homes}

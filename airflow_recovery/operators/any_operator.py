@@ -91,14 +91,16 @@ def recoverable(
     if not callable(operator) or inspect.isclass(operator):
         raise JobDefinitionError(
             "recoverable: expected the class of an operator, or a decorator like task.pyspark, found "
-            f"{shown(operator)}: write recoverable(LivyOperator)(task_id=..., outputs=...)"
+            f"{shown(operator)}: write recoverable(LivyOperator)(task_id=..., outputs=...)",
+            code="recoverable-no-operator",
         )
 
     def with_options(*functions: object, **options: Any) -> Callable[[Callable[..., Any]], Any]:
         if functions:
             raise JobDefinitionError(
                 f"recoverable: expected the decorator's options, found {shown(functions[0])}: write "
-                "@recoverable(task.pyspark)(outputs=[...]) above the function"
+                "@recoverable(task.pyspark)(outputs=[...]) above the function",
+                code="recoverable-no-options",
             )
 
         def decorate(function: Callable[..., Any]) -> Any:
@@ -185,13 +187,15 @@ class RecoverableOperator(DropInOperator):
             raise JobDefinitionError(
                 f"{self.task_id}: expected deferrable=False of a recoverable {name}, found True: a task that waits in "
                 "the triggerer is another process when it comes back, and its attempt would have ended. Say "
-                "deferrable=False, also where [operators] default_deferrable is on: it waits in the worker."
+                "deferrable=False, also where [operators] default_deferrable is on: it waits in the worker.",
+                code="operator-defers",
             )
         for attribute, waits in _WAITS.items():
             if isinstance(attributes.get(attribute), bool) and attributes[attribute] is not waits:
                 raise JobDefinitionError(
                     f"{self.task_id}: expected a {name} that waits for its job, found {attribute}={not waits}: its "
-                    f"outputs would be registered while the job still writes them. Say {attribute}={waits}."
+                    f"outputs would be registered while the job still writes them. Say {attribute}={waits}.",
+                    code="operator-does-not-wait",
                 )
         for attribute in _POLLS:
             value = attributes.get(attribute)
@@ -199,7 +203,8 @@ class RecoverableOperator(DropInOperator):
                 raise JobDefinitionError(
                     f"{self.task_id}: expected a {name} that waits for its job, found {attribute.strip('_')}={value}: "
                     "its outputs would be registered while the job still writes them. Say how many seconds are between "
-                    "two questions."
+                    "two questions.",
+                    code="operator-never-polls",
                 )
         named = self.names_its_job() if isinstance(self, SubmitsThenAsks) else None
         if named is not None:
@@ -223,12 +228,16 @@ def _never_mapped(decorator: type) -> type:
 def _recoverable_class(operator: type[BaseOperator], fields: tuple[str, ...] | None, paths: PathStyle) -> type:
     name = operator.__name__
     if issubclass(operator, RecoveringOperator):
-        raise JobDefinitionError(f"recoverable: expected an operator without recovery, found {name}: use it as it is")
+        raise JobDefinitionError(
+            f"recoverable: expected an operator without recovery, found {name}: use it as it is",
+            code="recoverable-already",
+        )
     if issubclass(operator, SkipMixin):
         raise JobDefinitionError(
             f"recoverable: expected an operator that runs a job, found {name}, which skips other tasks: a try that "
             "keeps its result would skip nobody. Let an operator without recovery decide, by what the recoverable one "
-            "has made"
+            "has made",
+            code="recoverable-skips-others",
         )
     path = f"{operator.__module__}.{name}"
     own = _OWN_CLASSES.get(path)
@@ -244,13 +253,15 @@ def _recoverable_class(operator: type[BaseOperator], fields: tuple[str, ...] | N
     if unfit or not (templated if fields is None else fields):
         raise JobDefinitionError(
             f"recoverable: expected fields of {name} that Airflow renders ({', '.join(templated) or 'it has none'}), "
-            f"found {unfit[0] if unfit else 'none'!r}: a placeholder can stand in no other."
+            f"found {unfit[0] if unfit else 'none'!r}: a placeholder can stand in no other.",
+            code="recoverable-fields-not-rendered",
         )
     taken = [ours for ours in _taken_names() if ours in inspect.signature(inspect.unwrap(operator.__init__)).parameters]
     if taken:
         raise JobDefinitionError(
             f"recoverable: {name} has an argument {taken[0]}= of its own, which would mean two things: make a subclass "
-            "of it that takes it by another name"
+            "of it that takes it by another name",
+            code="recoverable-argument-taken",
         )
     run_as = _imported(_RESUMABLE[path]) if path in _RESUMABLE else operator
     links = operator.operator_extra_links

@@ -224,13 +224,19 @@ class DropInOperator(RecoveringOperator):
                 raise JobDefinitionError(
                     f"{self.task_id}: reads {reference.task_id!r}, and recovery is on for one of them and off for the "
                     "other: neither would find what the other has made. Give all operators of a DAG the same "
-                    "job_recovery=."
+                    "job_recovery=.",
+                    code="recovery-on-and-off",
+                    producer=reference.task_id,
                 )
             if producer.commit is not None:
                 raise JobDefinitionError(
                     f"{self.task_id}: expected input {name!r} to be an output that is not committed, found that of "
                     f"{reference.task_id!r}, which has commit=: its rows are the target's then. Have them written by "
-                    "an operator without commit=, and read that one from both."
+                    "an operator without commit=, and read that one from both.",
+                    code="input-is-committed",
+                    task=self.task_id,
+                    input=name,
+                    producer=reference.task_id,
                 )
             self.set_upstream(producer)
         self._order_by_places()
@@ -243,7 +249,12 @@ class DropInOperator(RecoveringOperator):
         an empty text.
         """
         if name not in self.outputs:
-            raise JobDefinitionError(f"{self.task_id} has no output {name!r}; it has {', '.join(self.outputs)}.")
+            raise JobDefinitionError(
+                f"{self.task_id} has no output {name!r}; it has {', '.join(self.outputs)}.",
+                code="output-unknown",
+                task=self.task_id,
+                output=name,
+            )
         return OutputReference(self.task_id, name, optional)
 
     def resolve_template_files(self) -> None:
@@ -267,7 +278,11 @@ class DropInOperator(RecoveringOperator):
                     f"{self.task_id}: input {name!r} is made by {reference.task_id}, which {branches[0].task_id} may "
                     f"skip, and by the trigger rule {rule!r} Airflow starts {self.task_id} all the "
                     f"same. Say .result({reference.name!r}, optional=True) where it can do without, or leave the "
-                    "trigger rule out: then it is skipped as well."
+                    "trigger rule out: then it is skipped as well.",
+                    code="input-may-be-skipped",
+                    task=self.task_id,
+                    input=name,
+                    producer=reference.task_id,
                 )
 
     @property
@@ -481,7 +496,9 @@ class DropInOperator(RecoveringOperator):
                 f"{seen or 'idempotent=False'}: an attempt that dies after it has written is run again, and writes "
                 "once more. Overwrite a place that no other date writes to (.../day={{ ds }}); or name the output "
                 "without a URI, so that each attempt has a place of its own; or say idempotent=True where a second "
-                "time changes nothing, or allow_duplicates=True where its readers can live with both."
+                "time changes nothing, or allow_duplicates=True where its readers can live with both.",
+                code="application-cannot-run-again",
+                task=self.task_id,
             )
 
     def _check_placeholders(self, *, is_rendered: bool = False) -> None:
@@ -555,7 +572,8 @@ class DropInOperator(RecoveringOperator):
             raise JobDefinitionError(
                 f"{self.task_id}: input {name!r} is output {reference.name!r} of {reference.task_id!r}, which is no "
                 "recoverable operator with that output in this DAG. A result of another DAG is declared with "
-                "published('dag', 'task.output')."
+                "published('dag', 'task.output').",
+                code="input-of-no-operator",
             )
         return producer
 
@@ -572,7 +590,9 @@ def _one_of(choice: type[_Choice], given: object, task_id: str, option: str) -> 
         return choice(given)
     except ValueError as error:
         expected = " or ".join(repr(each.value) for each in choice)
-        raise JobDefinitionError(f"{task_id}: expected {option} to be {expected}, found {given!r}.") from error
+        raise JobDefinitionError(
+            f"{task_id}: expected {option} to be {expected}, found {given!r}.", code="option-unfit", option=option
+        ) from error
 
 
 def _checked_determinism(task_id: str, value: object) -> Determinism:
@@ -580,7 +600,8 @@ def _checked_determinism(task_id: str, value: object) -> Determinism:
         return Determinism.VERIFY if value is None else Determinism(value)
     except ValueError as error:
         raise JobDefinitionError(
-            f"{task_id}: expected deterministic to be 'always', 'verify' or 'assume', found {value!r}."
+            f"{task_id}: expected deterministic to be 'always', 'verify' or 'assume', found {value!r}.",
+            code="deterministic-unfit",
         ) from error
 
 
@@ -593,7 +614,8 @@ def _checked_limits(
         if useless:
             raise JobDefinitionError(
                 f"{task_id}: expected {useless[0]}= with deterministic='verify' alone, found it with "
-                f"deterministic={deterministic!r}: no rows are read then. Say 'verify', or leave it out."
+                f"deterministic={deterministic!r}: no rows are read then. Say 'verify', or leave it out.",
+                code="verify-option-useless",
             )
         return UNASKED_LIMITS if deterministic is None else None
     seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
@@ -601,7 +623,8 @@ def _checked_limits(
         if value is not None and value <= 0:
             raise JobDefinitionError(
                 f"{task_id}: expected {name} above 0, found {limits[name]!r}: leave out deterministic='verify' if no "
-                "rows are to be read."
+                "rows are to be read.",
+                code="verify-limit-not-above-0",
             )
     return ReadLimits(
         VERIFY_MAX_BYTES if max_bytes is None else max_bytes, VERIFY_TIMEOUT_S if seconds is None else float(seconds)

@@ -84,7 +84,8 @@ class RecoveryPublishOperator(BaseOperator):
         if (job is None) != (group_id is None):
             raise JobDefinitionError(
                 f"{self.task_id}: expected job and group_id together (a declared job), or neither (the DAG's "
-                f"operators), found job={shown(job)} and group_id={group_id!r}: give both, or leave both out"
+                f"operators), found job={shown(job)} and group_id={group_id!r}: give both, or leave both out",
+                code="job-without-group",
             )
         self.job = None if job is None else job_reference(job, self.task_id)
         self.group_id = group_id
@@ -107,7 +108,9 @@ class RecoveryPublishOperator(BaseOperator):
             with airflow_errors():
                 raise JobDefinitionError(
                     f"{self.task_id}: expected recoverable operators in this DAG, found none: there is nothing that it "
-                    "could publish. A SparkJobTaskGroup has a publish task of its own: leave this one out"
+                    "could publish. A SparkJobTaskGroup has a publish task of its own: leave this one out",
+                    code="nothing-to-publish",
+                    task=self.task_id,
                 )
         if not recovers(self.get_dag(), self.group_id):
             log.info("Recovery is off: nothing is published in the journal, and readers outside the run see nothing.")

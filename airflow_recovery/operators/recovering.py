@@ -235,7 +235,7 @@ class RecoveringOperator(BaseOperator):
         try:
             return self.leave_in_airflow(context, self.execute_region(context))
         except (NotSetUp, UserCodeError) as error:
-            raise RegionFailed(str(error), error.cause) from error
+            raise RegionFailed(str(error), error.cause, code=error.code, **error.fields) from error
 
     def more_to_note(self) -> str | None:
         """What a subclass adds to the note on a try that has succeeded; `None` for nothing."""

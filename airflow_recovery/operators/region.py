@@ -93,7 +93,8 @@ class SparkRegionOperator(SubmittingOperator):
         super().__init__(**kwargs)
         if start_timeout_s is not None and not start_timeout_s > 0:
             raise JobDefinitionError(
-                f"{self.task_id}: expected start_timeout_s above 0 seconds, found {start_timeout_s!r}"
+                f"{self.task_id}: expected start_timeout_s above 0 seconds, found {start_timeout_s!r}",
+                code="start-timeout-unfit",
             )
         self.subtask = subtask
         self.job = job_reference(job, self.task_id)
@@ -154,7 +155,9 @@ class SparkRegionOperator(SubmittingOperator):
                 if name not in job_run.plan.regions:
                     raise SubtasksUnknown(
                         f"{name}: this run's subtasks do not include {self.subtask!r} any more: it has vanished from "
-                        "the keys that are declared, or recorded. Clear the task group with its downstream tasks."
+                        "the keys that are declared, or recorded. Clear the task group with its downstream tasks.",
+                        code="subtask-vanished",
+                        subtask=self.subtask,
                     )
                 own = RegionTry(self, context, job_run, name)
                 result = task_of(job_run.opened.run.regions[name]).run(partial(self._run_region, job, own), own)

@@ -83,7 +83,9 @@ class RecoverableSparkJDBCOperator(RecoverableOperator, SparkJDBCOperator):
             raise JobDefinitionError(
                 f"{self.task_id}: expected outputs= with cmd_type='jdbc_to_spark' alone, found {found} with "
                 f"{self._cmd_type!r}: what goes to a database is not looked at, and what comes from it is a table of "
-                "Spark, whose place is to be named."
+                "Spark, whose place is to be named.",
+                code="jdbc-outputs",
+                task=self.task_id,
             )
         if None in self.outputs.values():
             self._spark_conf = {**OWN_METASTORE, **(self._spark_conf or {})}

@@ -48,11 +48,15 @@ class RecoverableSparkPipelinesOperator(RecoverableOperator, SparkPipelinesOpera
             raise JobDefinitionError(
                 f"{self.task_id}: expected conn_id= of a connection of type spark_connect, or with a local master, "
                 f"found {self._conn_id!r} with {connection['master']!r}: Spark runs pipelines over Spark Connect "
-                "alone. Start a Spark Connect server there, and make a connection to that."
+                "alone. Start a Spark Connect server there, and make a connection to that.",
+                code="pipelines-without-connect",
+                task=self.task_id,
             )
         if connection.get("spark_remote") and placeholders(self.conf):
             raise JobDefinitionError(
                 f"{self.task_id}: expected placeholders in env_vars= with the Spark Connect connection "
                 f"{self._conn_id!r}, found some in conf=, which Airflow's provider does not pass to it: put "
-                "{output:*} into an environment variable, and have the datasets take their location from that."
+                "{output:*} into an environment variable, and have the datasets take their location from that.",
+                code="pipelines-placeholder-in-conf",
+                task=self.task_id,
             )

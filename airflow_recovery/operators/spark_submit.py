@@ -160,7 +160,9 @@ class RecoverableSparkSubmitOperator(DropInOperator, SubmittingOperator):
         if not self.recovers:
             raise JobDefinitionError(
                 f"{self.task_id}: recovery is off, and the address of a run's own Spark stands in the journal: leave "
-                "spark='per-run' out."
+                "spark='per-run' out.",
+                code="per-run-without-recovery",
+                where=self.task_id,
             )
 
     def _check_application(self, where: str, application: object, arguments: object, **options: Any) -> None:

@@ -129,7 +129,11 @@ class SparkJobTaskGroup(TaskGroup):
         job = job_reference(job, where)
         refused = sorted(set(NOT_PASSED_THROUGH) & set(operator_args))
         if refused:
-            raise JobDefinitionError(f"{where}: {', '.join(refused)} can't be given, since the job decides it.")
+            raise JobDefinitionError(
+                f"{where}: {', '.join(refused)} can't be given, since the job decides it.",
+                code="option-of-the-job",
+                where=where,
+            )
         if conn_id is not None:
             operator_args["conn_id"] = conn_id
         defaults: Any = default_args or {}
@@ -137,7 +141,8 @@ class SparkJobTaskGroup(TaskGroup):
         self.retention = checked_retention(retention, where)
         if subtasks_per_task is not None and subtasks_per_task < 1:
             raise JobDefinitionError(
-                f"{where}: expected subtasks_per_task= as a number from 1, found {subtasks_per_task}"
+                f"{where}: expected subtasks_per_task= as a number from 1, found {subtasks_per_task}",
+                code="subtasks-per-task-unfit",
             )
         self.subtasks_per_task = subtasks_per_task
         refuse_mapped_group(self.parent_group, f"SparkJobTaskGroup {self.group_id!r}")
@@ -207,7 +212,9 @@ class SparkJobTaskGroup(TaskGroup):
             if last in operators:
                 raise JobDefinitionError(
                     f"Job {job}: a region is named {last!r}, which is the id of the group's last task. Rename "
-                    "that vertex."
+                    "that vertex.",
+                    code="region-named-as-last-task",
+                    found=last,
                 )
             publish = last_operator(
                 task_id=last,
@@ -283,7 +290,9 @@ class SparkJobTaskGroup(TaskGroup):
         if spark == PER_RUN:
             raise JobDefinitionError(
                 f"SparkJobTaskGroup {self.group_id!r}: recovery is off, and the address of a run's own Spark stands in "
-                "the journal: leave spark='per-run' out"
+                "the journal: leave spark='per-run' out",
+                code="per-run-without-recovery",
+                where=self.group_id,
             )
         for name, vertex in declared.vertices.items():
             if vertex.result.is_cached:

@@ -724,7 +724,11 @@ class Evaluation:
 
     def _check(self, region: str) -> None:
         if not self._is_planned(region):
-            raise UnknownRegion(f"{region!r} is not a region of this plan, which has {', '.join(self._regions)}.")
+            raise UnknownRegion(
+                f"{region!r} is not a region of this plan, which has {', '.join(self._regions)}.",
+                code="region-not-planned",
+                found=region,
+            )
 
     def _is_planned(self, region: str) -> bool:
         try:

@@ -40,7 +40,11 @@ class JobGraph:
 
     def __post_init__(self) -> None:
         if not self.vertices:
-            raise JobDefinitionError(f"job {self.name!r}: expected at least one vertex, found none: declare one")
+            raise JobDefinitionError(
+                f"job {self.name!r}: expected at least one vertex, found none: declare one",
+                code="job-without-vertex",
+                job=self.name,
+            )
         self._check_names()
         self._check_inputs()
         self._check_readers()
@@ -56,7 +60,9 @@ class JobGraph:
         except CycleFound as found:
             raise JobDefinitionError(
                 f"job {self.name!r}: vertices {found} form a cycle, so none of them could ever start: "
-                "remove one of these inputs"
+                "remove one of these inputs",
+                code="cycle",
+                job=self.name,
             ) from None
         return tuple(by_name[name] for name in order)
 
@@ -74,13 +80,17 @@ class JobGraph:
         for vertex in self.vertices:
             if vertex.name in seen:
                 raise JobDefinitionError(
-                    f"job {self.name!r}: expected unique vertex names, found {vertex.name!r} twice: rename one of them"
+                    f"job {self.name!r}: expected unique vertex names, found {vertex.name!r} twice: rename one of them",
+                    code="vertex-name-twice",
+                    job=self.name,
+                    vertex=vertex.name,
                 )
             seen.add(vertex.name)
             if len(set(vertex.inputs)) < len(vertex.inputs):
                 raise JobDefinitionError(
                     f"job {self.name!r}, vertex {vertex.name!r}: expected every input once, found "
-                    f"{', '.join(vertex.inputs)}: name each only once"
+                    f"{', '.join(vertex.inputs)}: name each only once",
+                    code="input-twice",
                 )
 
     def _check_inputs(self) -> None:
@@ -90,7 +100,10 @@ class JobGraph:
                 if producer not in names:
                     raise JobDefinitionError(
                         f"job {self.name!r}, vertex {vertex.name!r}: expected a vertex for its input {producer!r}, "
-                        f"found none{did_you_mean(producer, names)}: declare {producer!r} or rename the input"
+                        f"found none{did_you_mean(producer, names)}: declare {producer!r} or rename the input",
+                        code="input-of-no-vertex",
+                        vertex=vertex.name,
+                        input=producer,
                     )
 
     def _check_readers(self) -> None:
@@ -98,7 +111,9 @@ class JobGraph:
             if not vertex.is_sink and not self.consumers[vertex.name]:
                 raise JobDefinitionError(
                     f"job {self.name!r}, vertex {vertex.name!r}: nobody reads its result and it is no sink: "
-                    "declare it as a sink, let another vertex read it, or remove it"
+                    "declare it as a sink, let another vertex read it, or remove it",
+                    code="vertex-unread",
+                    vertex=vertex.name,
                 )
 
 

@@ -65,7 +65,8 @@ class LogicalTopology:
             if producer >= consumer:
                 raise JobDefinitionError(
                     f"expected producers before consumers, found {self.vertices[consumer].name!r} not after its input "
-                    f"{self.vertices[producer].name!r}: hand the vertices in in topological order, without cycles"
+                    f"{self.vertices[producer].name!r}: hand the vertices in in topological order, without cycles",
+                    code="logical-order",
                 )
         self.inputs_of = grouped(self.consumer_of, len(self.vertices))
         """The edges by which every vertex reads."""
@@ -99,13 +100,17 @@ def _numbered(kind: str, names: Sequence[str]) -> dict[str, int]:
     numbers = {name: number for number, name in enumerate(names)}
     if len(numbers) < len(names):
         twice = next(name for number, name in enumerate(names) if numbers[name] != number)
-        raise JobDefinitionError(f"expected unique {kind} names, found {twice!r} twice: rename one of them")
+        raise JobDefinitionError(
+            f"expected unique {kind} names, found {twice!r} twice: rename one of them", code="logical-name-twice"
+        )
     return numbers
 
 
 def _known(numbers: dict[str, int], name: str, whose: str) -> int:
     if name not in numbers:
-        raise JobDefinitionError(f"{whose} names {name!r}, which is not there: declare it, or correct the name")
+        raise JobDefinitionError(
+            f"{whose} names {name!r}, which is not there: declare it, or correct the name", code="logical-name-unknown"
+        )
     return numbers[name]
 
 

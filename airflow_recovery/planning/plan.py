@@ -147,7 +147,9 @@ class Plan:
     def of(self, region: str) -> PlannedRegion:
         """One region. Raises `UnknownRegion`."""
         if region not in self._by_name:
-            raise UnknownRegion(f"{region!r} is not in this plan{did_you_mean(region, self._by_name)}.")
+            raise UnknownRegion(
+                f"{region!r} is not in this plan{did_you_mean(region, self._by_name)}.", code="region-not-in-plan"
+            )
         return self._by_name[region]
 
     def chain(self, region: str) -> tuple[PlannedRegion, ...]:

@@ -67,13 +67,19 @@ class RegionGraph:
     def region(self, name: str) -> Region:
         """Return the region of that name."""
         if name not in self._by_name:
-            raise UnknownRegion(f"job {self.job!r}: no region {name!r}; there are {', '.join(self._by_name)}")
+            raise UnknownRegion(
+                f"job {self.job!r}: no region {name!r}; there are {', '.join(self._by_name)}",
+                code="region-not-in-job",
+                found=name,
+            )
         return self._by_name[name]
 
     def region_of(self, vertex: str) -> Region:
         """Return the region that the vertex belongs to."""
         if vertex not in self._by_vertex:
-            raise UnknownRegion(f"job {self.job!r}: no region holds a vertex {vertex!r}")
+            raise UnknownRegion(
+                f"job {self.job!r}: no region holds a vertex {vertex!r}", code="vertex-in-no-region", found=vertex
+            )
         return self._by_vertex[vertex]
 
     def consumers(self, region: str) -> tuple[str, ...]:
@@ -154,5 +160,7 @@ def _check_unique(job: str, regions: Iterable[Region]) -> None:
         if other is not region:
             raise JobDefinitionError(
                 f"job {job!r}: the regions of {', '.join(other.vertices)} and of {', '.join(region.vertices)} "
-                f"would both be named {region.name!r}: rename one of these vertices"
+                f"would both be named {region.name!r}: rename one of these vertices",
+                code="regions-of-one-name",
+                region=region.name,
             )

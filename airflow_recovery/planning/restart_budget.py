@@ -58,7 +58,9 @@ class RestartLimits:
             if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
                 raise ConfigurationError(
                     f"Expected {name} to be a whole number from 1 on, or nothing for no limit, found {limit!r}: 1 ends "
-                    "a region at its first failure."
+                    "a region at its first failure.",
+                    code="limit-unfit",
+                    name=name,
                 )
 
     @classmethod

@@ -338,7 +338,8 @@ def parse_restart_strategy(keys: Mapping[str, object]) -> RestartStrategy:
     kind = _ALIASES.get(kind, kind)
     if kind not in TYPES:
         raise ConfigurationError(
-            f"Expected restart-strategy.type to be one of {', '.join(TYPES)}, found {kind or 'nothing'!r}."
+            f"Expected restart-strategy.type to be one of {', '.join(TYPES)}, found {kind or 'nothing'!r}.",
+            code="restart-strategy-unknown",
         )
     options = {key: settings.pop(key) for key in [*settings] if key.startswith(f"{kind}.")}
     # As in Flink, the keys of another type may stand there and mean nothing.
@@ -348,7 +349,8 @@ def parse_restart_strategy(keys: Mapping[str, object]) -> RestartStrategy:
     if unknown:
         raise ConfigurationError(
             f"Expected the keys {', '.join(known) or 'of no option'} below {PREFIX} for type {kind}, found "
-            f"{', '.join(unknown)}."
+            f"{', '.join(unknown)}.",
+            code="restart-options-unknown",
         )
     arguments = {known[key][0]: known[key][1](key, value) for key, value in options.items()}
     declared: RestartStrategy = _DECLARED[kind](**arguments)
@@ -360,7 +362,9 @@ def _whole(key: str, value: object) -> int:
         return value
     if re.fullmatch(r"\d+", str(value).strip()):
         return int(str(value))
-    raise ConfigurationError(f"Expected a whole number in {PREFIX}{key}, found {value!r}.")
+    raise ConfigurationError(
+        f"Expected a whole number in {PREFIX}{key}, found {value!r}.", code="restart-option-not-whole"
+    )
 
 
 def _whole_or_infinite(key: str, value: object) -> int | None:
@@ -375,7 +379,9 @@ def _number(key: str, value: object) -> float:
     try:
         return float(str(value))
     except ValueError as error:
-        raise ConfigurationError(f"Expected a number in {PREFIX}{key}, found {value!r}.") from error
+        raise ConfigurationError(
+            f"Expected a number in {PREFIX}{key}, found {value!r}.", code="restart-option-not-a-number"
+        ) from error
 
 
 _DECLARED: dict[str, Callable[..., RestartStrategy]] = {
@@ -408,4 +414,6 @@ _KEYS: dict[str, dict[str, tuple[str, Callable[[str, object], object]]]] = {
 
 def _check(holds: bool, key: str, expected: str, found: object) -> None:
     if not holds:
-        raise ConfigurationError(f"Expected {PREFIX}{key} to be {expected}, found {found!r}.")
+        raise ConfigurationError(
+            f"Expected {PREFIX}{key} to be {expected}, found {found!r}.", code="restart-option-unfit"
+        )

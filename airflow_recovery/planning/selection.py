@@ -26,7 +26,9 @@ def regions_named(topology: PlanRecord, name: str) -> list[str]:
     known = {*topology.position, *(vertex for region in topology.regions for vertex in region.vertices)}
     raise UnknownRegion(
         f"{name!r} is no region and no vertex of {topology.job}{did_you_mean(name, known)}; its regions are "
-        f"{_some(topology.position)}."
+        f"{_some(topology.position)}.",
+        code="region-unknown",
+        found=name,
     )
 
 
@@ -46,7 +48,9 @@ def results_named(topology: PlanRecord, result: str) -> tuple[str, tuple[str, ..
     if result not in by_name:
         raise UnknownRegion(
             f"{result!r} is no result of {topology.job}{did_you_mean(result, by_name)}; its results are "
-            f"{_some(name for region in topology.regions for name in _made(region))}."
+            f"{_some(name for region in topology.regions for name in _made(region))}.",
+            code="result-unknown",
+            found=result,
         )
     return by_name[result]
 

@@ -87,7 +87,8 @@ class ResultPlaces:
             raise RecordInvalid(
                 f"{manifest.result}: expected its data below {self._managed[0]}, found them registered at "
                 f"{manifest.location}: nothing was asked there. Set [recovery] results (--results) as it was when "
-                "they were written; else somebody has changed the record: restart the region."
+                "they were written; else somebody has changed the record: restart the region.",
+                code="result-elsewhere",
             )
         if not self.is_opened(manifest.location):
             return Look.TAKEN_TO_BE_THERE

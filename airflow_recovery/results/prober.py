@@ -218,7 +218,9 @@ class ResultProber:
         if self._on_altered.get(region, OnAltered.STOP) is OnAltered.STOP:
             raise OutputAltered(
                 f"{region}: {manifest.location} is not as it was registered ({detail}). It may hold newer data, so it "
-                f"is neither read nor overwritten. {cure_of_altered(manifest.location)}"
+                f"is neither read nor overwritten. {cure_of_altered(manifest.location)}",
+                code="output-altered-outside",
+                region=region,
             )
 
     def _decide_own(self, region: str, manifest: PartitionManifest, found: Availability, detail: str) -> None:
@@ -230,7 +232,8 @@ class ResultProber:
                 f"{region}: {manifest.location} can't be read ({detail}). Restore its objects (aws s3api "
                 "restore-object), and clear this task when that is done. Or move them away and clear this task: then "
                 "the result is made again. A lifecycle rule that archives results should leave out those that are "
-                "still read."
+                "still read.",
+                code="output-archived",
             )
 
 
@@ -281,7 +284,9 @@ def _folders(attempt: Attempt) -> dict[str, list[ResultObject]]:
 def _nobody_to_ask(manifest: PartitionManifest) -> str | None:
     raise CacheUnreachable(
         f"expected a Spark Connect server to ask whether {manifest.result!r} is still cached at {manifest.location}, "
-        "found none that is known here: name it, on the command line with --connect sc://host:port"
+        "found none that is known here: name it, on the command line with --connect sc://host:port",
+        code="connect-server-unknown",
+        result=manifest.result,
     )
 
 

@@ -178,7 +178,11 @@ class Tables:
         snapshot = _asked(uri, partial(table.as_of, as_of) if as_of else table.newest)
         if snapshot is None:
             missing = f"{location.as_of!r}: expired, or never there" if location.as_of else "any: nothing was committed"
-            raise ObjectMissing(f"Input {uri!r} of vertex {vertex!r}: the table has no snapshot {missing}.")
+            raise ObjectMissing(
+                f"Input {uri!r} of vertex {vertex!r}: the table has no snapshot {missing}.",
+                code="snapshot-missing",
+                found=missing,
+            )
         return ExternalObject(vertex, location.uri, snapshot.size, f"{snapshot.table}@{snapshot.version}")
 
     def before_own(self, uri: str, vertex: str, key: RegionKey) -> tuple[ExternalObject, OwnCommits]:
@@ -211,7 +215,9 @@ class Tables:
     def _opened(self, uri: str, vertex: str) -> OpenTable:
         table = self.open(uri)
         if table is None:
-            raise ObjectMissing(f"Input {uri!r} of vertex {vertex!r}: expected a table, found none of that name.")
+            raise ObjectMissing(
+                f"Input {uri!r} of vertex {vertex!r}: expected a table, found none of that name.", code="table-missing"
+            )
         return table
 
     def committed(self, result: str, uri: str, token: str) -> PartitionManifest | None:
@@ -330,7 +336,9 @@ class Tables:
                 raise ConfigurationError(
                     f"Expected the catalog {location.catalog!r} as an Airflow connection of that id, or in pyiceberg's "
                     f"own configuration, found: {met}. Its extra has pyiceberg's properties (type, uri, warehouse); "
-                    "a driver that runs elsewhere needs pyiceberg's own (docs/tables.md)."
+                    "a driver that runs elsewhere needs pyiceberg's own (docs/tables.md).",
+                    code="catalog-unknown",
+                    catalog=location.catalog,
                 ) from None
             except (ImportError, NotInstalledError) as error:
                 raise ConfigurationError(
@@ -378,7 +386,8 @@ def check_names(named: Iterable[tuple[str, str]], state: RunState) -> None:
         if other != name:
             raise JobDefinitionError(
                 f"expected one name for the table {table_id}, found {other} and {name}: two catalogs that hold one "
-                "table don't see each other's commits. Name it by one of them everywhere in this DAG."
+                "table don't see each other's commits. Name it by one of them everywhere in this DAG.",
+                code="table-of-two-names",
             )
 
 
@@ -670,4 +679,4 @@ def _asked(uri: str, question: Callable[[], Asked]) -> Asked:
 
 
 def _no_answer(uri: str, error: Exception) -> StoreUnavailable:
-    return StoreUnavailable(f"{uri} gave no answer: {type(error).__name__}: {str(error)[:500]}")
+    return StoreUnavailable(f"{uri} gave no answer: {type(error).__name__}: {str(error)[:500]}", code="table-no-answer")

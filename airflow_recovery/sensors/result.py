@@ -75,14 +75,16 @@ class RecoveryResultSensor(BaseSensorOperator):
         if len(named) > 1:
             raise JobDefinitionError(
                 f"{where}: expected at most one of logical_date, execution_delta, partition_key and external_run_id, "
-                f"found {', '.join(named)}: leave all but one out"
+                f"found {', '.join(named)}: leave all but one out",
+                code="sensor-ways-exclude",
             )
         if logical_date is not None and not is_known_later(logical_date):
             checked_moment(logical_date, where)
         if group_id == OPERATORS_GROUP and "." not in vertex and not is_known_later(vertex):
             raise JobDefinitionError(
                 f"{where}: expected vertex= as '<task id>.<output>' where no group_id= is given, found {vertex!r}: no "
-                "operator's result has such a name. Name the output, or the SparkJobTaskGroup with group_id="
+                "operator's result has such a name. Name the output, or the SparkJobTaskGroup with group_id=",
+                code="sensor-without-group",
             )
         self.external_dag_id = external_dag_id
         self.group_id = group_id
@@ -135,7 +137,8 @@ class RecoveryResultSensor(BaseSensorOperator):
         del context
         if event["status"] != "published":
             raise RecoveryError(
-                f"Expected {self.vertex!r} of {self.external_dag_id} to be published: {event['message']}"
+                f"Expected {self.vertex!r} of {self.external_dag_id} to be published: {event['message']}",
+                code="awaited-not-published",
             )
         self.log.info("Published: attempt %s in %s (publish %s)", event["attempt"], event["location"], event["publish"])
 
@@ -177,7 +180,10 @@ class RecoveryResultSensor(BaseSensorOperator):
                 raise JobDefinitionError(
                     f"{self.task_id}: expected {name}= of the run of {self.external_dag_id!r} that is waited for, "
                     f"found {value!r}: this run has no such value (a run that was triggered without a logical date has "
-                    "none). Name the run with external_run_id=, partition_key= or logical_date="
+                    "none). Name the run with external_run_id=, partition_key= or logical_date=",
+                    code="sensor-run-without-value",
+                    task=self.task_id,
+                    name=name,
                 )
 
     def _run(self) -> dict[str, str | None]:

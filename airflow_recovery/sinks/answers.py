@@ -71,7 +71,8 @@ def no_answer(
         )
     return SinkUnavailable(
         f"{token.text}: {library} said of {uri}: {type(error).__name__}: {error}. Whether it was committed, the next "
-        "try finds by the token: nothing is committed twice."
+        "try finds by the token: nothing is committed twice.",
+        code="target-no-answer",
     )
 
 

@@ -260,12 +260,17 @@ def refused(token: CommitToken, target: str, held: Held | None, mode: CommitMode
         )
     there = held.text if held is not None else "another attempt"
     mine = f" by process {token.writer}" if token.writer is not None else ""
-    return HoldsOther(f"{token.text}: expected to commit it{mine} to {target}, found {there} of it there. {advice}")
+    return HoldsOther(
+        f"{token.text}: expected to commit it{mine} to {target}, found {there} of it there. {advice}",
+        code="target-holds-other",
+        found=there,
+    )
 
 
 def not_again(token: CommitToken, target: str, found: FoundRows) -> SinkRefused:
     """The error for a commit that must not be repeated, because of what the target was found to hold."""
     return SinkRefused(
         f"{token.text}: expected that its rows can be committed to {target} again, found {found.text}. Nothing was "
-        "changed."
+        "changed.",
+        code="rows-cannot-be-committed-again",
     )

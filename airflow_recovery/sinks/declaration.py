@@ -40,7 +40,8 @@ class CommittingSink:
             raise JobDefinitionError(
                 f"{type(self).__name__}: expected mode= as 'append' or 'replace', found {self.mode!r}: 'append' "
                 "adds the rows of one attempt, 'replace' puts them in place of all rows of the table, or of this run's "
-                "if there is a run_column="
+                "if there is a run_column=",
+                code="mode-unfit",
             ) from None
 
     def table_uri(self) -> str | None:
@@ -113,7 +114,8 @@ def check_sinks_apart(sinks: Iterable[tuple[str, CommittingSink]]) -> None:
         if outer is not None:
             raise JobDefinitionError(
                 f"{where}: commits to {sink.place}, and {seen[outer][0]} to {outer}: one table lies in the folder of "
-                "the other, and a vacuum of that deletes its files. Give them folders beside each other"
+                "the other, and a vacuum of that deletes its files. Give them folders beside each other",
+                code="sink-in-folder-of-table",
             )
         other_where, other = seen.setdefault(sink.place, (where, sink))
         if other is sink and other_where == where:
@@ -123,7 +125,10 @@ def check_sinks_apart(sinks: Iterable[tuple[str, CommittingSink]]) -> None:
             raise JobDefinitionError(
                 f"{where}: commits to {sink.place}, as {other_where} does, and one of them replaces all rows there: "
                 "each would delete the rows of the other. Declare run_column='<a text column of the table>' with "
-                "mode='replace' in both, or give each a table of its own"
+                "mode='replace' in both, or give each a table of its own",
+                code="sinks-replace-each-other",
+                where=where,
+                other=other_where,
             )
 
 
@@ -136,13 +141,14 @@ def sink_of(spec: CommitSpec) -> CommittingSink:
     """Inverse of `spec_of`. Raises `ConfigurationError` where the class is gone or has other fields."""
     kind = imported(spec.sink)
     if not (isinstance(kind, type) and issubclass(kind, CommittingSink)):
-        raise ConfigurationError(f"Expected a committing sink named {spec.sink}, found {kind!r}.")
+        raise ConfigurationError(f"Expected a committing sink named {spec.sink}, found {kind!r}.", code="sink-unknown")
     try:
         return kind(**json.loads(spec.config))
     except (TypeError, ValueError) as error:
         raise ConfigurationError(
             f"Expected a {spec.sink} that can be made of {spec.config}, as an attempt was prepared for, found: "
-            f"{error}. Bring the version of the code back that prepared it, and clear the task."
+            f"{error}. Bring the version of the code back that prepared it, and clear the task.",
+            code="sink-config-unfit",
         ) from error
 
 
@@ -155,7 +161,8 @@ def imported(reference: str) -> Any:
             target = getattr(target, part)
     except (ImportError, AttributeError, ValueError) as error:
         raise ConfigurationError(
-            f"Expected {reference!r} as module:name on this worker's Python path, found: {error}."
+            f"Expected {reference!r} as module:name on this worker's Python path, found: {error}.",
+            code="function-not-importable",
         ) from error
     return target
 
@@ -166,12 +173,14 @@ def checked_sink(sink: object, where: str, *, is_parallel: bool) -> CommittingSi
         return None
     if not isinstance(sink, CommittingSink) or not is_dataclass(sink):
         raise JobDefinitionError(
-            f"{where}: expected commit= as a sink such as PostgresTable(conn_id=..., table=...), found {sink!r}"
+            f"{where}: expected commit= as a sink such as PostgresTable(conn_id=..., table=...), found {sink!r}",
+            code="commit-no-sink",
         )
     if is_parallel and sink.mode is CommitMode.REPLACE:
         raise JobDefinitionError(
             f"{where}: expected mode='append' of a sink with parallelism=, found 'replace': each subtask commits by "
-            "itself, and would put its rows in place of the others'. Put a vertex without parallelism= before the sink"
+            "itself, and would put its rows in place of the others'. Put a vertex without parallelism= before the sink",
+            code="replace-by-subtasks",
         )
     return sink
 
@@ -182,5 +191,6 @@ def check_one_sink(vertices: Iterable[tuple[str, CommittingSink | None]]) -> Non
     if len(committing) > 1:
         raise JobDefinitionError(
             f"{committing[1]}: shares its region with {committing[0]}, and both have commit=: two targets can't be "
-            "committed at once. Declare what both read with result=BLOCKING, so that each has a region of its own"
+            "committed at once. Declare what both read with result=BLOCKING, so that each has a region of its own",
+            code="two-sinks-in-a-region",
         )

@@ -206,7 +206,8 @@ class _DeltaCommitter:
         if found is None:
             raise SinkUnavailable(
                 f"{token.text}: rows were removed from files of {self._uri} that hold its rows and rows of others; "
-                "whose they were is not recorded."
+                "whose they were is not recorded.",
+                code="rows-removed-from-files",
             )
         return found
 
@@ -483,7 +484,9 @@ class _DeltaCommitter:
             raise SinkRefused(
                 f"{token.text}: expected a column {column} of strings in the Delta table {self._uri}, found "
                 f"{kinds.get(column, 'none')}. A commit fills it with {token.lineage!r}. Nothing was done. Add it: "
-                f"DeltaTable(uri).alter.add_columns([Field({column!r}, PrimitiveType('string'))])."
+                f"DeltaTable(uri).alter.add_columns([Field({column!r}, PrimitiveType('string'))]).",
+                code="run-column-missing",
+                column=column,
             )
         held = _held(table, token)
         if held is None:
@@ -493,7 +496,8 @@ class _DeltaCommitter:
             raise SinkRefused(
                 f"{no_keys(token, f'Delta table {self._uri}', column, held)} Give its rows the key: DeltaTable(uri)."
                 f"update(updates={ {column: literal} }, predicate=predicate_of_its_rows). If it has no rows there, "
-                f"take its token out{_remove(token)}"
+                f"take its token out{_remove(token)}",
+                code="rows-without-key",
             )
 
     @property

@@ -83,7 +83,8 @@ class IcebergTable(CommittingSink):
         if not table.is_iceberg or table.as_of:
             raise JobDefinitionError(
                 f"IcebergTable: expected uri= as {ICEBERG}<catalog>/<namespace>.<table>, found {shown(self.uri)}: "
-                "write it like that"
+                "write it like that",
+                code="iceberg-uri-unfit",
             )
         check_run_column(self, "IcebergTable")
         check_replaced_rows(self, "IcebergTable")
@@ -228,7 +229,8 @@ class _IcebergCommitter:
         if own.paths <= live and _has_delete_files(table, self._branch, held[1]):
             raise SinkUnavailable(
                 f"{token.text}: rows of {self._sink.uri} were deleted since by delete files; whose they were is not "
-                "recorded."
+                "recorded.",
+                code="rows-removed-from-files",
             )
         found = own.found(others=bool(live - own.paths), is_replaced=is_replaced)
         assert found is not None
@@ -359,7 +361,9 @@ class _IcebergCommitter:
             raise SinkRefused(
                 f"{token.text}: expected a column {column} of strings in the Iceberg table {self._sink.uri}, found "
                 f"{kind or 'none'}. A commit fills it with {token.lineage!r}. Nothing was done. Add it: ALTER "
-                f"TABLE ... ADD COLUMN {column} string."
+                f"TABLE ... ADD COLUMN {column} string.",
+                code="run-column-missing",
+                column=column,
             )
         held = _newest_held(table, self._branch, token)
         if held is None:
@@ -372,7 +376,8 @@ class _IcebergCommitter:
             raise SinkRefused(
                 f"{no_keys(token, f'Iceberg table {self._sink.uri}', column, held[0])} Give its rows the key: UPDATE "
                 f"... SET {column} = '{token.lineage}' WHERE <its rows>. If it has no rows there, take its token out"
-                f"{_remove(token)}"
+                f"{_remove(token)}",
+                code="rows-without-key",
             )
 
     @cached_property

@@ -50,7 +50,8 @@ def check_owners(token: CommitToken, target: str, replaces: Replaces, owners: It
     if replaces is Replaces.LATEST and mine is None:
         raise SinkRefused(
             f"{token.text}: expected a run with a date, since its sink has keeps='latest', found {token.run_key!r}. "
-            "Nothing was done. Trigger the run with a logical date, or declare run_column= in place of keeps=."
+            "Nothing was done. Trigger the run with a logical date, or declare run_column= in place of keeps=.",
+            code="keeps-latest-without-date",
         )
     newest = mine
     for owner in owners:
@@ -58,7 +59,7 @@ def check_owners(token: CommitToken, target: str, replaces: Replaces, owners: It
         if replaces is Replaces.LATEST and newest is not None and date is not None:
             newest = max(newest, date)
         elif replaces in _CLEARING or owner.replaces in _CLEARING:
-            raise SinkRefused(_clash(token, target, replaces, owner, remove))
+            raise SinkRefused(_clash(token, target, replaces, owner, remove), code="sinks-of-two-owners")
     if newest is not None and mine is not None and newest > mine:
         raise SinkSuperseded(f"superseded by {date_text(newest)}")
 
@@ -69,7 +70,8 @@ def check_adoptable(new: CommitToken, target: str, held: Held | None) -> None:
         raise Refused(
             f"{new.text}: expected {target} to hold nothing of it, found {held.text}: both the old and the new owner "
             "have committed there, and their rows may be the same. Nothing was changed. Look at the table, remove the "
-            "rows and the token of one of them, and give the command again."
+            "rows and the token of one of them, and give the command again.",
+            code="both-owners-committed",
         )
 
 

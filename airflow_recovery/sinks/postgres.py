@@ -96,12 +96,16 @@ class PostgresTable(CommittingSink):
         if len(parts) > 2 or not all(part.strip() for part in parts):
             raise JobDefinitionError(
                 f"PostgresTable: expected table= as 'name' or 'schema.name', found {self.table!r}: the database is the "
-                "connection's"
+                "connection's",
+                code="table-name-unfit",
             )
         for name, text in (("conn_id", self.conn_id), ("table", self.table), ("run_column", self.run_column or "-")):
             if not text.isprintable():
                 raise JobDefinitionError(
-                    f"PostgresTable: expected {name}= without control characters, found {text!r}: write it without them"
+                    f"PostgresTable: expected {name}= without control characters, found {text!r}: write it without "
+                    "them",
+                    code="name-has-control-characters",
+                    name=name,
                 )
 
         check_replaced_rows(self, "PostgresTable")
@@ -363,7 +367,8 @@ class _PostgresCommitter:
             raise SinkRefused(
                 f"{token.text}: expected column {column} of {self._sink.table} to hold texts of {len(token.lineage)} "
                 f"characters, found {kind}. A commit fills it with {token.lineage!r}. Nothing was done. Change the "
-                f"column: ALTER TABLE {self._sink.table} ALTER COLUMN {column} TYPE text"
+                f"column: ALTER TABLE {self._sink.table} ALTER COLUMN {column} TYPE text",
+                code="run-column-unfit-in-table",
             )
         self._check_keys(cursor, token)
 
@@ -375,7 +380,7 @@ class _PostgresCommitter:
         names: dict[str, Any] = {"target": target, "own": [column]}
         _execute(cursor, "SELECT EXISTS (SELECT FROM {target} WHERE {own} = %s)", (token.run_key,), **names)
         if cursor.fetchone()[0]:
-            raise SinkRefused(self._migration(token))
+            raise SinkRefused(self._migration(token), code="run-column-missing")
         held = self._held(cursor, token)
         if held is None:
             return
@@ -390,7 +395,8 @@ class _PostgresCommitter:
             raise SinkRefused(
                 f"{no_keys(token, f'table {self._sink.table}', column, held)} Give its rows the key: UPDATE "
                 f"{self._sink.table} SET {column} = '{token.lineage}' WHERE <its rows>. If it has no rows there, take "
-                f"its token out{self._remove(token, target[0])}"
+                f"its token out{self._remove(token, target[0])}",
+                code="rows-without-key",
             )
 
     def _migration(self, token: CommitToken) -> str:
@@ -689,7 +695,8 @@ class _PostgresCommitter:
                 "sink's function returns, and clear the task."
             )
         return SinkUnavailable(
-            f"{where}. Whether it was committed, the next try finds by the token: nothing is committed twice."
+            f"{where}. Whether it was committed, the next try finds by the token: nothing is committed twice.",
+            code="target-no-answer",
         )
 
     def _connect(self) -> Any:

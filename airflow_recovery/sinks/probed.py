@@ -58,7 +58,8 @@ class _ProbedCommitter:
         except Exception as error:
             raise SinkUnavailable(
                 f"{committable.token.text}: the sink's own apply() raised {error!r}; whether anything was applied is "
-                "not known. The next try asks is_applied()."
+                "not known. The next try asks is_applied().",
+                code="apply-raised",
             ) from error
 
     def probe(self, token: CommitToken) -> Probe:
@@ -67,7 +68,9 @@ class _ProbedCommitter:
         except RecoveryError:
             raise
         except Exception as error:
-            raise SinkUnavailable(f"{token.text}: the sink's own is_applied() raised {error!r}.") from error
+            raise SinkUnavailable(
+                f"{token.text}: the sink's own is_applied() raised {error!r}.", code="is-applied-raised"
+            ) from error
 
 
 def _reference(name: str, function: object) -> str:
@@ -77,5 +80,6 @@ def _reference(name: str, function: object) -> str:
         return f"{function.__module__}:{function.__name__}"
     raise JobDefinitionError(
         f"ProbedSink: expected {name}= as a function at the top of a module, or as 'package.module:name', found "
-        f"{function!r}: a process that comes later has to find it by its name"
+        f"{function!r}: a process that comes later has to find it by its name",
+        code="function-not-at-top",
     )

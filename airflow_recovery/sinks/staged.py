@@ -42,7 +42,9 @@ class StagedRows:
         if not self._files:
             raise ConfigurationError(
                 f"Expected Parquet files of {manifest.result} in {manifest.location}, found none of "
-                f"{len(manifest.objects)} objects: a result without columns can't be committed."
+                f"{len(manifest.objects)} objects: a result without columns can't be committed.",
+                code="result-without-columns",
+                result=manifest.result,
             )
 
     @property
@@ -116,7 +118,8 @@ class StagedRows:
         if (stored.info.size, stored.info.etag) != (file.size, file.etag):
             raise InputAltered(
                 f"{uri}: expected {file.size} bytes with etag {file.etag}, as it was prepared, found "
-                f"{stored.info.size} with {stored.info.etag}. Nothing was committed."
+                f"{stored.info.size} with {stored.info.etag}. Nothing was committed.",
+                code="staged-file-altered",
             )
         return stored.body
 
@@ -179,7 +182,8 @@ def unfit_columns(token: CommitToken, table: str, unfit: Sequence[str]) -> SinkR
     """The error for columns that a table can't hold; ``unfit``: each of them, and what to do."""
     return SinkRefused(
         f"{token.text}: expected columns whose values {table} holds as they are, found {'; '.join(unfit)}. Nothing was "
-        "committed, and no retry helps: change the sink's function or the table, and clear the task."
+        "committed, and no retry helps: change the sink's function or the table, and clear the task.",
+        code="columns-not-held",
     )
 
 

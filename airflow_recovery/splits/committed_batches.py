@@ -185,7 +185,8 @@ def check_cover(assigned: Iterable[Split], batches: Iterable[CommittedBatch]) ->
         f"expected each of {len(by_key)} splits in exactly one batch, found "
         f"{'; '.join(f'{what}: {which}' for what, which in wrong.items() if which)}. Nothing was finished. Restart the "
         "region (`airflow recovery plan DAG RUN --restart REGION --apply`), which reads all of them anew, and report "
-        "this."
+        "this.",
+        code="splits-not-in-one-batch",
     )
 
 
@@ -238,18 +239,21 @@ def _union(location: str, result: str, batches: list[CommittedBatch]) -> Partiti
         where = f"batch {batch.number} of {batch.region}@{batch.attempt}"
         if len(own) != 1:
             raise ManifestInvalid(
-                f"{where}: expected one manifest of {result!r}, found {len(own)}: restart the region, and report this"
+                f"{where}: expected one manifest of {result!r}, found {len(own)}: restart the region, and report this",
+                code="batch-without-manifest",
             )
         if not own[0].location.startswith(f"{location}/"):
             raise ManifestInvalid(
                 f"{where}: expected {result!r} below {location}, found it at {own[0].location}: the base of the "
-                "results was changed; restart the region"
+                "results was changed; restart the region",
+                code="batch-elsewhere",
             )
         if manifests and own[0].schema != manifests[0].schema:
             raise ManifestInvalid(
                 f"{where}: expected the columns of the batches before it in {result!r}, {manifests[0].schema}, found "
                 f"{own[0].schema}: have the source say its columns and types, instead of taking them from each batch "
-                "of files; then restart the region"
+                "of files; then restart the region",
+                code="batch-columns-differ",
             )
         below = own[0].location[len(location) + 1 :]
         objects += [replace(file, path=f"{below}/{file.path}") for file in own[0].objects]
@@ -270,7 +274,10 @@ def _sum_of_digests(digests: Sequence[str]) -> str:
     """The digest of all rows together (`airflow_recovery.driver.digest`): schema, number of rows, and sums."""
     kinds = {digest.partition("-")[0] for digest in digests}
     if len(kinds) != 1:
-        raise ManifestInvalid(f"expected digests of the same columns, found {sorted(kinds)}: restart the region")
+        raise ManifestInvalid(
+            f"expected digests of the same columns, found {sorted(kinds)}: restart the region",
+            code="batch-digests-differ",
+        )
     numbers = zip(*([int(word, 16) for word in digest.split("-")[1:]] for digest in digests), strict=True)
     return "-".join([*kinds, *(f"{sum(number):x}" for number in numbers)])
 

@@ -48,5 +48,6 @@ def check_kept(region: str, lost: Collection[Split]) -> None:
             f"{region}: expected what was read of {len(lost)} splits that are not listed any more, and are kept "
             f'(vanished="keep"), found nothing that can be taken over: {names(lost)}. They were read by other code, or '
             "with other side inputs, or what was made of them is gone. Restore them; or restart the region, which then "
-            "reads what is listed"
+            "reads what is listed",
+            code="kept-splits-lost",
         )

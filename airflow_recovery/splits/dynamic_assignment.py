@@ -99,7 +99,8 @@ def news(
         raise SplitsVanished(
             f"vertex {vertex!r}: expected the splits that were listed before, found {len(discovered.vanished)} gone "
             f"({names(book.known[key] for key in discovered.vanished)}): bring them back, or declare vanished='drop' "
-            "or 'keep'"
+            "or 'keep'",
+            code="listed-splits-gone",
         )
     if book.known:
         new, gone = len(discovered.added), len(discovered.vanished)
@@ -133,7 +134,8 @@ def check_own(book: SplitBook, subtask: int, attempt: int, base: Iterable[Commit
     if lost:
         raise AttemptLost(
             f"attempt {attempt} of subtask {subtask}: {len(lost)} batches that it adopts were given back while it was "
-            "claimed; the next try reads anew what is in them"
+            "claimed; the next try reads anew what is in them",
+            code="adopted-batches-given-back",
         )
 
 

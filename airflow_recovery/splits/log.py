@@ -251,7 +251,10 @@ class SplitBook:
         if self.is_over(subtask, attempt):
             raise AttemptLost(
                 f"attempt {attempt} of subtask {subtask} was fenced: what it had read and not committed is its "
-                "successor's. This process must stop"
+                "successor's. This process must stop",
+                code="split-attempt-fenced",
+                attempt=attempt,
+                subtask=subtask,
             )
         return None if self.next_seq(subtask, attempt) > seq else self.message_for(subtask, attempt, max_bytes, among)
 
@@ -396,5 +399,7 @@ def fold(records: Iterable[LogRecord], book: SplitBook | None = None) -> SplitBo
 def _refused(record: LogRecord, expected: str) -> RecordInvalid:
     return RecordInvalid(
         f"the log of splits: expected {expected}, found {record}: records before it are missing, or another program "
-        "writes below this prefix. Restore the objects, or reset the vertex."
+        "writes below this prefix. Restore the objects, or reset the vertex.",
+        code="split-log-refuses",
+        expected=expected,
     )

@@ -196,7 +196,8 @@ class _SplitLog(WriteOnceLog[SplitBook]):
         if document["format"] > LOG_FORMAT:
             raise RecordInvalid(
                 f"{where}: written by a newer version (format {document['format']}, this version reads up to "
-                f"{LOG_FORMAT}). Upgrade airflow-recovery on this worker."
+                f"{LOG_FORMAT}). Upgrade airflow-recovery on this worker.",
+                code="split-log-newer",
             )
         check_belongs(document, {"kind": kind, **asdict(self._identity), "vertex": self.vertex}, where=where)
         if document.get("crc") != checksum(document.get("body")):
@@ -206,7 +207,8 @@ class _SplitLog(WriteOnceLog[SplitBook]):
     def _invalid(self, where: str, got: object) -> RecordInvalid:
         return RecordInvalid(
             f"{where}: expected a record of the splits of {self.vertex!r}, found {got!r}. Restore the object, or reset "
-            "the vertex."
+            "the vertex.",
+            code="split-log-damaged",
         )
 
 

@@ -28,7 +28,10 @@ class SplitTask(TaskMode):
                 f"{vertices[source].where}: expected a region with commit='split' to run by spark-submit, found the "
                 f"connection {connection.conn_id!r} of type {CONNECT}: whether its vertices treat every row by itself "
                 "is seen in Spark's plans, which a Connect server does not show. Give this task a connection of type "
-                "'spark', or declare its vertices without commit='split'"
+                "'spark', or declare its vertices without commit='split'",
+                code="batches-over-connect",
+                where=vertices[source].where,
+                connection=connection.conn_id,
             )
 
 

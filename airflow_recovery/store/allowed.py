@@ -101,14 +101,16 @@ def decide(location: str, source: Source, limits: Limits = NO_LIMITS, reach: Rea
     except ValueError as error:
         raise LocationNotAllowed(
             f"Expected {EXPECTED}, to which the credentials may be sent; found {_shown(location)}, which comes from "
-            f"{source.value}: {error}. Nothing was sent."
+            f"{source.value}: {error}. Nothing was sent.",
+            code="location-not-understood",
         ) from None
     if place.kind and source not in TRUSTED and not _is_allowed(place, limits, reach):
         raise LocationNotAllowed(
             f"Expected a location in {OPTION}, in a bucket that the DAG file or the connection names, or in the bucket "
             f"of the journal or of the results; found {_shown(location)}, which comes from {source.value}. Nothing was "
             f"sent. Add {place.root.replace(_CATALOG, ICEBERG)} or a folder of it to {OPTION}, if every user who can "
-            "trigger this DAG may choose it (docs/security.md)."
+            "trigger this DAG may choose it (docs/security.md).",
+            code="location-not-allowed-here",
         )
     return place
 
@@ -176,7 +178,8 @@ def read_allowed(text: str, option: str = OPTION) -> tuple[str, ...]:
         except ValueError as error:  # noqa: PERF203
             raise ConfigurationError(
                 f"Expected locations such as s3://bucket/folder in {option}, separated by commas, found {entry!r}: "
-                f"{error}. Correct it."
+                f"{error}. Correct it.",
+                code="allowed-locations-unfit",
             ) from None
     return entries
 

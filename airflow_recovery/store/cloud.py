@@ -239,7 +239,8 @@ class CloudStore(ABC):
                 if size and name < last:
                     raise StoreUnsuitable(
                         f"{self._root} lists {name!r} behind {last!r}: expected the order of the names, as a run's "
-                        "records are folded in it. Use a bucket, or an Azure account without a hierarchical namespace."
+                        "records are folded in it. Use a bucket, or an Azure account without a hierarchical namespace.",
+                        code="listing-unordered",
                     )
                 if not name.startswith(where):
                     if size and name > where:
@@ -361,7 +362,8 @@ class CloudStore(ABC):
         except Exception as error:
             raise ConfigurationError(
                 f"Expected options with which {self.cloud} can be reached at {self._root}, found others: "
-                f"{str(error).partition(chr(10))[0]} Correct the connection or the environment."
+                f"{str(error).partition(chr(10))[0]} Correct the connection or the environment.",
+                code="cloud-options-unfit",
             ) from error
 
 

@@ -102,7 +102,8 @@ def translate(error: Exception, *, cloud: str, action: str, uri: str) -> Excepti
     if kind[1] == "Connect":
         return StoreTimeout(
             f"{before} no connection ({_first_line(head)}). Check the endpoint and the network; nothing is known of "
-            "the object."
+            "the object.",
+            code="no-connection",
         )
     return StoreTimeout(
         f"{before} no complete answer ({_first_line(head)}). Nothing is known of the object; try again."
@@ -117,7 +118,9 @@ def from_answer(status: int, code: str, *, before: str, text: str, cloud: str) -
     answer = f"{before} the server answered {code or 'no code'} (HTTP {status}): {text or 'no text'}."
     # The code goes before the status: a container that is missing comes as 404 like an object.
     if code in _NO_BUCKET:
-        return StoreMisconfigured(f"{answer} Check that the bucket or container exists, and who may use it.")
+        return StoreMisconfigured(
+            f"{answer} Check that the bucket or container exists, and who may use it.", code="bucket-missing"
+        )
     if code in _FULL or status == 507:
         return StoreFull(
             f"{answer} Nothing was written, and what is written is whole. Make room, or raise the quota; the next try "
@@ -130,7 +133,8 @@ def from_answer(status: int, code: str, *, before: str, text: str, cloud: str) -
         )
     if status == 403:
         return StoreAccessDenied(
-            f"{answer} Check the credentials and their roles on the bucket; nothing is known of the object."
+            f"{answer} Check the credentials and their roles on the bucket; nothing is known of the object.",
+            code="credentials-refused",
         )
     if status == 412 or code in _EXISTS:
         return ObjectExists(f"{answer} The key already holds an object.")
@@ -153,7 +157,8 @@ def _without_token(status: int, before: str, text: str) -> StoreError:
         return StoreUnavailable(f"{before} no token was given out ({text}). The same request may succeed later.")
     return StoreAccessDenied(
         f"{before} no usable credentials were found ({text}). Set the connection, the cloud's own variables, or an "
-        "identity for this machine."
+        "identity for this machine.",
+        code="credentials-missing",
     )
 
 

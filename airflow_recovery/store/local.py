@@ -63,7 +63,8 @@ class LocalStore:
         path = base_uri.removeprefix("file://") if base_uri.startswith("file://") else base_uri.removeprefix("file:")
         if not path.startswith("/"):
             raise ConfigurationError(
-                f"Expected file:///<absolute folder>, found {base_uri!r}. Give an absolute path without a host."
+                f"Expected file:///<absolute folder>, found {base_uri!r}. Give an absolute path without a host.",
+                code="local-uri-unfit",
             )
         self._base = os.path.normpath("/" + path.strip("/"))
         self._root = os.path.realpath(self._base)
@@ -199,20 +200,26 @@ class LocalStore:
             if error.errno in _NO_LINKS:
                 raise StoreUnsuitable(
                     f"The file system of {self._base} has no hard links ({error.strerror}), so no write can be made "
-                    "conditional there. Use a POSIX file system, or an S3 bucket."
+                    "conditional there. Use a POSIX file system, or an S3 bucket.",
+                    code="no-hard-links",
                 ) from error
             raise
 
     def _refuse(self, action: str, path: str, error: OSError) -> NoReturn:
         what = f"Could not {action} {path}: {error.strerror or error}."
         if isinstance(error, PermissionError):
-            raise StoreAccessDenied(f"{what} Give this user access to {self._base}; nothing is known of the object.")
+            raise StoreAccessDenied(
+                f"{what} Give this user access to {self._base}; nothing is known of the object.",
+                code="credentials-refused",
+            )
         if error.errno in _FULL:
-            raise StoreFull(f"{what} Make room below {self._base}, then clear this task.")
+            raise StoreFull(f"{what} Make room below {self._base}, then clear this task.", code="disk-full")
         if action == "read" and isinstance(error, (FileNotFoundError, NotADirectoryError, IsADirectoryError)):
             raise ObjectMissing(f"{path} is not there.")
         if isinstance(error, (NotADirectoryError, IsADirectoryError, FileExistsError)):
-            raise StoreMisconfigured(f"{what} Expected a folder at each level above the object: look at the path.")
+            raise StoreMisconfigured(
+                f"{what} Expected a folder at each level above the object: look at the path.", code="path-through-file"
+            )
         raise StoreUnavailable(f"{what} Nothing is known of the object; the same request may succeed later.")
 
 
@@ -279,7 +286,8 @@ class _Folders:
         raise StoreMisconfigured(
             f"Expected files and folders below {self._shown}, found the symbolic link "
             f"{'/'.join([self._shown, *self._names, name])}: it leads to another place, and is not followed. Put what "
-            "it leads to there itself, or give the folder that it leads to as the location."
+            "it leads to there itself, or give the folder that it leads to as the location.",
+            code="symbolic-link",
         )
 
     def _enter_one(self, name: str, makes: bool) -> int:

@@ -214,7 +214,8 @@ def in_key_order(store: ObjectStore, listed: Iterable[ObjectInfo]) -> Iterator[O
             raise StoreUnsuitable(
                 f"{store.base_uri} lists {info.key!r} behind {last!r}: expected the order of the names, in which S3 "
                 "lists. What is recorded would go unseen. Use a server, and a kind of bucket, that lists in this order "
-                "(directory buckets do not)."
+                "(directory buckets do not).",
+                code="listing-unordered",
             )
         last = info.key
         yield info
@@ -225,7 +226,9 @@ def check_size(uri: str, size: int, max_bytes: int | None) -> None:
     if max_bytes is not None and size > max_bytes:
         raise ObjectTooLarge(
             f"{uri}: expected at most {max_bytes} bytes, found {size}: none of them were read. This version of "
-            "recovery writes no such object: see who else may write there."
+            "recovery writes no such object: see who else may write there.",
+            code="object-too-large-to-read",
+            found=size,
         )
 
 

@@ -61,5 +61,6 @@ def open_store(  # noqa: PLR0913 - a parameter each
     if uri.startswith(("/", "file:")):
         return LocalStore(uri)
     raise ConfigurationError(
-        f"Expected {EXPECTED}, found {uri!r}. Other stores are not supported: give the location as one of these."
+        f"Expected {EXPECTED}, found {uri!r}. Other stores are not supported: give the location as one of these.",
+        code="store-unknown",
     )

@@ -68,7 +68,8 @@ def _refuses_a_second_write(store: ObjectStore, key: str, body: bytes) -> None:
         f"{store.base_uri} has no conditional writes: a PUT with 'If-None-Match: *' overwrote an object instead of "
         "being refused with 412, so two processes could both win. Use a store that has them (AWS S3, Google Cloud "
         "Storage, Azure Blob Storage, versitygw, Ceph, a local folder), or switch the feature on in the server or the "
-        "proxy before it."
+        "proxy before it.",
+        code="no-conditional-writes",
     )
 
 
@@ -78,7 +79,8 @@ def _lists_what_was_written(store: ObjectStore, key: str) -> ObjectInfo:
         raise StoreUnsuitable(
             f"{store.base_uri} has stale listings: an object that was just written is not listed, so what "
             "other processes write could go unseen. Use a store whose listings are strongly consistent, and no cache "
-            "before it."
+            "before it.",
+            code="stale-listings",
         )
     return listed[key]
 
@@ -92,7 +94,8 @@ def _gives_back(store: ObjectStore, key: str, body: bytes) -> None:
         raise StoreUnsuitable(
             f"{store.base_uri} does not give back what was written: expected the first body of {key}, found "
             f"{'nothing' if held is None else 'another body'}. Use a store with read-after-write consistency, and no "
-            "cache before it."
+            "cache before it.",
+            code="stale-reads",
         )
 
 
@@ -104,7 +107,8 @@ def _tells_cases_apart(store: ObjectStore, key: str) -> None:
     raise StoreUnsuitable(
         f"{store.base_uri} does not tell capitals from small letters: {key!r} and {key.upper()!r} are one file there, "
         "so the objects 'A' and 'a' would be one. Use a folder of a file system that tells them apart (Linux's "
-        "own do), or an S3 bucket."
+        "own do), or an S3 bucket.",
+        code="no-capitals",
     )
 
 
@@ -140,6 +144,7 @@ def _lets_one_writer_win(store: ObjectStore, keys: Sequence[str]) -> bool:
         raise StoreUnsuitable(
             f"{store.base_uri} has conditional writes that are not atomic: of {WRITERS} writers who put one object at "
             f"the same time with 'If-None-Match: *', expected one to succeed, found {max(winners)}. Two processes "
-            "could both win. Use a store that decides it in one step (AWS S3, versitygw, Ceph, a local folder)."
+            "could both win. Use a store that decides it in one step (AWS S3, versitygw, Ceph, a local folder).",
+            code="conditional-writes-not-atomic",
         )
     return all(winners)

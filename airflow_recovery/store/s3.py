@@ -131,7 +131,8 @@ class S3Store:
         except ObjectMissing as error:
             raise StoreUnavailable(
                 f"{self._uri(key)}: the listing shows the object, but reading it says it is not there ({error}) "
-                "Nothing is concluded from that; try again."
+                "Nothing is concluded from that; try again.",
+                code="listed-and-not-there",
             ) from error
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
@@ -333,7 +334,9 @@ class S3Store:
         meant = translate(error, action=action, uri=uri)
         if isinstance(meant, ObjectMissing) and action != "read":
             # No object can be missing there: the bucket is, or whatever answered is no S3 API.
-            return StoreMisconfigured(f"{meant} Check that bucket s3://{self._bucket} exists at this endpoint.")
+            return StoreMisconfigured(
+                f"{meant} Check that bucket s3://{self._bucket} exists at this endpoint.", code="bucket-missing"
+            )
         return meant
 
     def _listed(self, page: Mapping[str, Any]) -> Iterable[ObjectInfo]:
@@ -396,6 +399,8 @@ def _bucket_and_prefix(base_uri: str) -> tuple[str, str]:
             raise ValueError
     except ValueError:
         raise ConfigurationError(
-            f"Expected s3://<bucket>/<prefix>, found {base_uri!r}. Name a bucket, and no empty part, '.' or '..' in it."
+            f"Expected s3://<bucket>/<prefix>, found {base_uri!r}. Name a bucket, and no empty part, '.' or "
+            "'..' in it.",
+            code="s3-uri-unfit",
         ) from None
     return match["bucket"], f"{prefix}/" if prefix else ""

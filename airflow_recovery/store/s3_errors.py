@@ -102,7 +102,8 @@ def translate(error: Exception, *, action: str, uri: str) -> StoreError:
     if isinstance(error, no_credentials):
         return StoreAccessDenied(
             f"{before} no usable credentials were found ({type(error).__name__}). "
-            "Set the AWS connection, the AWS_* environment variables, or a role for this worker."
+            "Set the AWS connection, the AWS_* environment variables, or a role for this worker.",
+            code="credentials-missing",
         )
     if isinstance(error, (exceptions.NoRegionError, exceptions.InvalidRegionError, exceptions.ParamValidationError)):
         return StoreMisconfigured(f"{before} {error}. Correct the URI or the region.")
@@ -113,7 +114,8 @@ def translate(error: Exception, *, action: str, uri: str) -> StoreError:
         )
     if isinstance(error, (exceptions.EndpointConnectionError, exceptions.ConnectTimeoutError)):
         return StoreTimeout(
-            f"{before} no connection ({error}). Check the endpoint and the network; nothing is known of the object."
+            f"{before} no connection ({error}). Check the endpoint and the network; nothing is known of the object.",
+            code="no-connection",
         )
     # Every other failure of the connection, a broken body included: the request may have had its effect.
     return StoreTimeout(
@@ -129,7 +131,9 @@ def from_code(code: str, status: int, *, before: str, text: str) -> StoreError:
     answer = f"{before} the server answered {code or 'nothing'} (HTTP {status}): {text or 'no text'}."
     # The code goes before the status: ExpiredToken comes as 400, and NoSuchBucket as 404 like a missing key.
     if code in _MISCONFIGURED:
-        return StoreMisconfigured(f"{answer} Check that the bucket exists and that region and endpoint are its own.")
+        return StoreMisconfigured(
+            f"{answer} Check that the bucket exists and that region and endpoint are its own.", code="bucket-missing"
+        )
     if code in _EXPIRED or _is_refused_by_kms(code, text):
         # Ours were fetched anew by now, and refused again (`airflow_recovery.store.s3_clients`).
         return StoreCredentialsExpired(
@@ -153,7 +157,8 @@ def from_code(code: str, status: int, *, before: str, text: str) -> StoreError:
         )
     if code in _DENIED or status in (401, 403):
         return StoreAccessDenied(
-            f"{answer} Check the credentials and the policy of bucket and key; nothing is known of the object."
+            f"{answer} Check the credentials and the policy of bucket and key; nothing is known of the object.",
+            code="credentials-refused",
         )
     if status == 412 or code == "PreconditionFailed":
         return ObjectExists(f"{answer} The key already holds an object.")

@@ -182,7 +182,9 @@ class Slots:
         if spent_s + pause_s > self._deadline_s:
             raise type(error)(
                 f"Gave up writing {self.store.base_uri}/{key} after {self._failures} requests in {spent_s:.1f} s; "
-                f"whether it was written is unknown. The last answer: {error}"
+                f"whether it was written is unknown. The last answer: {error}",
+                code=error.code,
+                **error.fields,
             ) from error
         self._sleep(pause_s)
 
@@ -264,6 +266,7 @@ def write_once(  # noqa: PLR0913 - a test's clock, pause and dice
             f"{store.base_uri}/{key} was written by another process first. Nothing was overwritten; this process must "
             "stop and let the next try look again.",
             held,
+            code="written-by-another",
         )
     assert slot.written is not None
     return Written(slot.written, created=held is None)

@@ -47,13 +47,18 @@ def find_run(store: ObjectStore, dag_id: str, run: str, group_id: str | None = N
         if len(keys) > 1:
             raise NothingRecorded(
                 f"DAG {dag_id!r} has {len(keys)} runs that {run!r} names: expected one. Name it by its run key: "
-                f"{' or '.join(keys)}."
+                f"{' or '.join(keys)}.",
+                code="run-ambiguous",
+                dag=dag_id,
+                run=run,
             )
         key = keys[0] if keys else _key_by_claims(store, dag_id, run)
     groups = [readable(folder) for folder in folders(store, f"{dag}{encode(key)}/")]
     where = f"Run {key} of DAG {dag_id!r}"
     if not groups:
-        raise NothingRecorded(f"{where} has no group: what lies in its folder is nothing of ours.")
+        raise NothingRecorded(
+            f"{where} has no group: what lies in its folder is nothing of ours.", code="run-without-group"
+        )
     if group_id is None:
         if len(groups) > 1:
             raise NothingRecorded(f"{where} has {len(groups)} groups: name one with --group: {', '.join(groups)}.")
@@ -132,7 +137,9 @@ def _check_group(store: ObjectStore, dag_id: str, group_id: str | None, known: s
         return
     wanted = "such run" if group_id is None else f"run of group {group_id!r}"
     nearest = f" {_nearest(group_id, sorted(map(readable, known)), 'groups')}" if group_id and known else ""
-    raise NothingRecorded(f"The journal {store.base_uri} has no {wanted} of DAG {dag_id!r}.{nearest}")
+    raise NothingRecorded(
+        f"The journal {store.base_uri} has no {wanted} of DAG {dag_id!r}.{nearest}", code="run-of-journal-unknown"
+    )
 
 
 def _identities(store: ObjectStore, dag_id: str, encoded: Iterable[tuple[str, str]]) -> list[RunIdentity]:
@@ -212,7 +219,8 @@ def _key_by_claims(store: ObjectStore, dag_id: str, run_id: str) -> str:
         nearest += f" Only the newest {len(read)} of {len(read) + len(unread)} claims were read for a run id."
     raise NothingRecorded(
         f"The journal of DAG {dag_id!r} has no run {run_id!r}. {nearest} RUN may be a run key, a logical date, or a "
-        "run id that a claim has. A run that was only just made again has claimed nothing: name its logical date."
+        "run id that a claim has. A run that was only just made again has claimed nothing: name its logical date.",
+        code="run-unknown",
     )
 
 

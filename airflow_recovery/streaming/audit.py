@@ -150,7 +150,9 @@ class AuditTask:
                     check_ledger(log)
                 except ChannelInconsistent as error:
                     raise ChannelInconsistent(
-                        f"channel {channel.edge!r}, generation {channel.generation}: {error}"
+                        f"channel {channel.edge!r}, generation {channel.generation}: {error}",
+                        code="channel-audit-fails",
+                        channel=channel.edge,
                     ) from None
             if log.slots or channel.is_newest:
                 reports.append(report_of(channel, log))
@@ -162,6 +164,7 @@ class AuditTask:
             excess = "; ".join(f"{audit.edge}: {audit.budget.excess(audit.lost, audit.records)}" for audit in exceeded)
             raise LossBudgetExceeded(
                 f"Expected the losses of this run within its budgets, found {excess}. Nothing is published. Clear the "
-                "whole task group to make it again, or raise the budget and clear this task."
+                "whole task group to make it again, or raise the budget and clear this task.",
+                code="losses-over-budget",
             )
         return audits

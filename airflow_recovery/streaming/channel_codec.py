@@ -100,5 +100,6 @@ def _check_size(body: bytes, where: str) -> None:
     if len(body) > MAX_CHANNEL_RECORD_BYTES:
         raise RecordInvalid(
             f"{where}: {len(body)} bytes, more than the limit of {MAX_CHANNEL_RECORD_BYTES}: write larger segments, or "
-            "use fewer tasks and subpartitions."
+            "use fewer tasks and subpartitions.",
+            code="slot-too-large",
         )

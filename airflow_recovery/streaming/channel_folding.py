@@ -79,7 +79,8 @@ def _check_fits(state: ChannelState, record: ChannelRecord) -> None:
     if any(len(offset) != count for offset in offsets) or any(number >= count for number in numbers) or not is_known:
         raise ChannelInconsistent(
             f"slot {state.slots}: expected a record of {count} subpartitions that names retained segments, found "
-            f"{record}: the log was altered from outside; begin a new generation"
+            f"{record}: the log was altered from outside; begin a new generation",
+            code="slot-names-others",
         )
 
 
@@ -123,7 +124,8 @@ def _publish(state: ChannelState, record: EpochPublished) -> None:
         if segment.first != sub.end or segment.key in state.retained:
             raise ChannelInconsistent(
                 f"epoch {record.epoch}, segment {segment.key}: expected a new key and the number {sub.end} for its "
-                f"first record, found {segment.first}: the log was altered from outside; begin a new generation"
+                f"first record, found {segment.first}: the log was altered from outside; begin a new generation",
+                code="segment-out-of-order",
             )
         if segment.leading and segment.count and sub.is_torn_open:
             sub.torn = merged([*sub.torn, (segment.first, segment.first + 1)])
@@ -187,7 +189,8 @@ def _check_exact(number: int, done: int, end: int, ranges: list[Range]) -> None:
     if merged(ranges) != between(done, end) or size(ranges) != max(0, end - done):
         raise ChannelInconsistent(
             f"subpartition {number}: expected a checkpoint that reads or loses every record of [{done}, {end}) once, "
-            f"found {sorted(ranges)}: do not publish this run"
+            f"found {sorted(ranges)}: do not publish this run",
+            code="checkpoint-not-once",
         )
 
 

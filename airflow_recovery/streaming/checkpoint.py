@@ -81,7 +81,8 @@ def prepare_checkpoint(
             f"region {folder.region!r}: expected Spark's checkpoint of batch {completed} below "
             f"{folder.attempt(attempt).rpartition('/')[0]}, found {'none' if newest is None else 'one without it'}: "
             "its state, or its place in its source, is lost, so that the regions at the channel start over. Keep "
-            "lifecycle rules and clean-up jobs off that prefix"
+            "lifecycle rules and clean-up jobs off that prefix",
+            code="spark-checkpoint-lost",
         )
     return _mark(store, folder, attempt, Checkpoint(key, cut_to + 1, -1, cut_to, begins))
 

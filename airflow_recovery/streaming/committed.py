@@ -39,12 +39,15 @@ def committed_batches(
         )
         raise NotPublished(
             f"{run.dag_id} / {run.run_key} / {run.group_id}: expected a result that is made from a channel, batch by "
-            f"batch, found {result!r}. There is {', '.join(made) or 'none in this job: read what is published'}."
+            f"batch, found {result!r}. There is {', '.join(made) or 'none in this job: read what is published'}.",
+            code="not-made-from-channel",
+            found=result,
         )
     if state.is_purged:
         raise NotPublished(
             f"{run.dag_id} / {run.run_key} / {run.group_id}: this run was purged, and what it has committed of "
-            f"{result!r} with it. {CLEAR_WHAT_WAS_PURGED}"
+            f"{result!r} with it. {CLEAR_WHAT_WAS_PURGED}",
+            code="channel-run-purged",
         )
     (channel,) = StreamingPlan.of(last).channels_in
     files: list[str] = []

@@ -36,7 +36,9 @@ def create_view(
     producer has opened the channel.
     """
     if not state.producer:
-        raise ChannelInconsistent(f"consumer attempt {attempt}: expected an open channel: wait for its producer")
+        raise ChannelInconsistent(
+            f"consumer attempt {attempt}: expected an open channel: wait for its producer", code="channel-closed"
+        )
     if attempt <= state.view:
         raise _evicted(state, attempt)
     adopt = None
@@ -105,7 +107,8 @@ def make_plan(state: ChannelState, attempt: int, start: Offsets, end: Offsets) -
             raise ChannelInconsistent(
                 f"subpartition {number}, batch from {start[number]} to {end[number]}: expected it to begin at the "
                 f"checkpoint {sub.done} or before, and to end at {sub.end} or before: records would be skipped without "
-                "being counted. Fork the checkpoint at the last completed batch of the log"
+                "being counted. Fork the checkpoint at the last completed batch of the log",
+                code="batch-skips-records",
             )
         ranges, losses = _readable(state, number, sub.done, end[number])
         held = merged((segment.first, segment.end) for segment in state.segments_of(number))
@@ -120,7 +123,8 @@ def make_plan(state: ChannelState, attempt: int, start: Offsets, end: Offsets) -
     if excess is not None:
         raise LossBudgetExceeded(
             f"the checkpoint after {state.checkpoint} is not made: it would lose too much, {excess}. Earlier ones "
-            "stand; nothing of this one was read or written. Raise the budget, or rebuild with BLOCKING results"
+            "stand; nothing of this one was read or written. Raise the budget, or rebuild with BLOCKING results",
+            code="checkpoint-over-budget",
         )
     return CheckpointPlanned(attempt, start, end, tuple(read), tuple(lost))
 
@@ -157,7 +161,8 @@ def commit_batch(
     if records != planned:
         raise ChannelInconsistent(
             f"batch {batch}: expected {planned} records by subpartition as planned, found {records}: it is not "
-            "committed, since the difference would be an uncounted loss. The next attempt reads again"
+            "committed, since the difference would be an uncounted loss. The next attempt reads again",
+            code="batch-not-as-planned",
         )
     return None if state.plan is None else BatchCommitted(attempt, batch, state.plan.end, outputs)
 
@@ -175,5 +180,6 @@ def release(state: ChannelState, attempt: int, upto: Offsets) -> Released | None
 def _evicted(state: ChannelState, attempt: int) -> ChannelEvicted:
     return ChannelEvicted(
         f"consumer attempt {attempt}: attempt {state.view} holds, or held, the only view; this process must stop, and "
-        "has changed nothing"
+        "has changed nothing",
+        code="consumer-evicted",
     )

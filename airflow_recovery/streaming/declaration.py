@@ -47,7 +47,9 @@ class StreamingDeclaration(DeclaringMode):
         """The options of its channel and its region; `None` without either. Raises `JobDefinitionError`."""
         result, streaming = options.get("result"), options.get("streaming")
         if streaming is not None and not isinstance(streaming, Streaming):
-            raise JobDefinitionError(f"{vertex.where}: expected streaming=Streaming(...), found {streaming!r}")
+            raise JobDefinitionError(
+                f"{vertex.where}: expected streaming=Streaming(...), found {streaming!r}", code="streaming-unfit"
+            )
         channel = None
         if vertex.result is PIPELINED_APPROXIMATE:
             channel = result if isinstance(result, ApproximateResult) else APPROXIMATE
@@ -100,7 +102,8 @@ class StreamingDeclaration(DeclaringMode):
         if not recovers:
             raise JobDefinitionError(
                 f"{where}: recovery is off, and the job has channels (result=APPROXIMATE), whose ends find each other "
-                "in the journal: leave recovery on, or declare the results with result=BLOCKING."
+                "in the journal: leave recovery on, or declare the results with result=BLOCKING.",
+                code="channels-without-recovery",
             )
         check_refusals(graph, vertices, job_graph, max_active_tasks=max_active_tasks)
 
@@ -148,7 +151,9 @@ def check_refusals(
     }
     refused = refusals(LogicalTopology.of(job_graph), channels, declarations, max_active_tasks=max_active_tasks)
     if refused:
-        raise JobDefinitionError(f"job {graph.job!r}: " + "; ".join(refusal.text() for refusal in refused))
+        raise JobDefinitionError(
+            f"job {graph.job!r}: " + "; ".join(refusal.text() for refusal in refused), code="channels-refused"
+        )
 
 
 def _declaration(vertex: Vertex, streaming: Streaming) -> VertexDeclaration:

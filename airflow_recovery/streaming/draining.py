@@ -65,6 +65,7 @@ def begin_draining(
         raise ChannelInconsistent(
             f"channel {client.identity.edge!r}: expected everything to be read that was published in generation "
             f"{client.identity.generation} before it was altered, found {draining.rest} records that were not: a "
-            "channel that loses nothing starts over"
+            "channel that loses nothing starts over",
+            code="altered-channel-not-drained",
         )
     return draining

@@ -208,5 +208,6 @@ def check_both_logs(completed: int, output: ChannelState | None) -> None:
     if output is not None and output.epoch > completed:
         raise ChannelInconsistent(
             f"expected the input's log to have completed batch {output.epoch}, which is published, found batch "
-            f"{completed}: the logs were altered from outside; begin a new generation"
+            f"{completed}: the logs were altered from outside; begin a new generation",
+            code="published-batch-unknown",
         )

@@ -243,7 +243,8 @@ def restart_regions(run: Run, failover: StreamingFailover, observation: Observat
             f"{region} {restart.mode.value}: {restart.why or 'others have'}. {', '.join(left)} must restart with it, "
             "and this deployment gives no way to clear another task. By hand: clear "
             f"{', '.join(run.task_keys[name] for name in left)}; what they make meanwhile does not count. "
-            f"{HOW_TO_CONFIGURE_CLEARS}"
+            f"{HOW_TO_CONFIGURE_CLEARS}",
+            code="no-way-to-clear-streams",
         )
     return bool(failover.resets)
 

@@ -99,10 +99,12 @@ def check_ledger(state: ChannelState) -> None:
         if common(sub.committed, sub.lost) or size(entries) != size(sub.lost) or merged(entries) != sub.lost:
             raise ChannelInconsistent(
                 f"subpartition {number}: expected every record once, found committed {sub.committed}, lost {sub.lost}, "
-                f"ledger {entries}: do not publish this run"
+                f"ledger {entries}: do not publish this run",
+                code="records-not-once",
             )
         if merged([*sub.committed, *sub.lost]) != between(0, sub.done):
             raise ChannelInconsistent(
                 f"subpartition {number}: expected committed and lost to be [0, {sub.done}), found committed "
-                f"{sub.committed} and lost {sub.lost}: do not publish this run"
+                f"{sub.committed} and lost {sub.lost}: do not publish this run",
+                code="ledger-has-holes",
             )

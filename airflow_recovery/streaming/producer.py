@@ -73,7 +73,8 @@ class ChannelProducer:
             raise ChannelAltered(
                 f"channel {self.client.identity.edge!r}: expected {len(state.subs)} subpartitions of {state.schema}, "
                 f"as in the attempts before, found {subpartitions} of {schema}: what it carries is another thing now, "
-                "so that it goes on as a new generation, and its consumers restart"
+                "so that it goes on as a new generation, and its consumers restart",
+                code="channel-cut-otherwise",
             )
         self.client.append(
             lambda state: open_producer(
@@ -145,6 +146,7 @@ class ChannelProducer:
             if self.client.clock() - began > self._block_timeout_s:
                 raise ChannelFailed(
                     f"channel {self.client.identity.edge!r}: {decision.reason}, and it did not for "
-                    f"{self._block_timeout_s:g} s. Look whether the consumer runs, or has no slot; then retry"
+                    f"{self._block_timeout_s:g} s. Look whether the consumer runs, or has no slot; then retry",
+                    code="consumer-takes-nothing",
                 )
             self.client.sleep(self._poll_s)

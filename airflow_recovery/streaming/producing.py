@@ -55,7 +55,8 @@ def open_producer(
         raise ChannelInconsistent(
             f"producer attempt {attempt}: expected {len(state.subs)} subpartitions of {state.schema}, found "
             f"{subpartitions} of {schema}: the consumers must restart with it (approximate-downstream), on a new "
-            "generation of the channel"
+            "generation of the channel",
+            code="subpartitions-changed",
         )
     return ProducerOpened(attempt, subpartitions, schema, replays, budget, restart_budget)
 
@@ -80,9 +81,14 @@ def publish(
     if not ordered and not consumed:
         return None
     if state.is_finished:
-        raise ChannelInconsistent(f"epoch {epoch} of attempt {attempt}: expected no more data, the channel is finished")
+        raise ChannelInconsistent(
+            f"epoch {epoch} of attempt {attempt}: expected no more data, the channel is finished",
+            code="channel-finished",
+        )
     if len({segment.key for segment in ordered}) < len(ordered):
-        raise ChannelInconsistent(f"epoch {epoch} of attempt {attempt}: expected segments with keys of their own")
+        raise ChannelInconsistent(
+            f"epoch {epoch} of attempt {attempt}: expected segments with keys of their own", code="segment-key-reused"
+        )
     segments: list[Segment] = []
     ends = list(state.ends)
     open_record = [sub.trailing_of == attempt for sub in state.subs]
@@ -127,7 +133,9 @@ def _check_adopted(state: ChannelState, epoch: int, consumed: tuple[Consumed, ..
             raise ChannelInconsistent(
                 f"epoch {epoch}: epochs up to {state.epoch} are published and made of {published}; this batch was made "
                 f"of {read}: expected a batch number above {state.epoch}. Fork the checkpoint at the newest batch of "
-                "both logs"
+                "both logs",
+                code="epoch-from-other-batch",
+                epoch=epoch,
             )
 
 
@@ -135,7 +143,9 @@ def _check_continues(state: ChannelState, attempt: int, segment: WrittenSegment,
     if not 0 <= segment.sub < len(state.subs) or segment.count < 0 or segment.bytes < 0:
         raise ChannelInconsistent(
             f"segment {segment.key}: expected a subpartition below {len(state.subs)} and sizes of at least 0, found "
-            f"subpartition {segment.sub} with {segment.count} records in {segment.bytes} bytes"
+            f"subpartition {segment.sub} with {segment.count} records in {segment.bytes} bytes",
+            code="segment-unfit",
+            segment=segment.key,
         )
     goes_on = segment.leading > 0 and segment.count == 0 and segment.trailing == 0
     if open_record[segment.sub] != (segment.leading > 0) or goes_on:
@@ -143,12 +153,14 @@ def _check_continues(state: ChannelState, attempt: int, segment: WrittenSegment,
             f"segment {segment.key} of attempt {attempt}: expected "
             f"{'the rest of a record' if open_record[segment.sub] else 'a whole record'} first, and a record that does "
             f"not end in it as trailing bytes; found {segment.leading} leading and {segment.trailing} trailing bytes "
-            f"with {segment.count} records"
+            f"with {segment.count} records",
+            code="segment-cuts-record",
         )
 
 
 def _evicted(state: ChannelState, attempt: int) -> ChannelEvicted:
     return ChannelEvicted(
         f"producer attempt {attempt}: attempt {state.producer} owns the channel; this process must stop, and has "
-        "changed nothing"
+        "changed nothing",
+        code="producer-evicted",
     )

@@ -188,7 +188,8 @@ class ChannelReader(DataSourceStreamReader):
             if planned != held:
                 raise ChannelInconsistent(
                     f"subpartition {number}: expected {planned} records to be retained, found {held}: what was "
-                    "committed is released already, and can't be read again; the region starts over"
+                    "committed is released already, and can't be read again; the region starts over",
+                    code="records-released-already",
                 )
             if segments:
                 partitions.append(SubpartitionRead(segments))
@@ -225,7 +226,8 @@ class ChannelReader(DataSourceStreamReader):
                 ) from None
             raise ChannelInconsistent(
                 f"segment {segment.key} was deleted from outside: the log says that it is retained. Begin a new "
-                "generation of the channel, and keep lifecycle rules and clean-up jobs off its prefix"
+                "generation of the channel, and keep lifecycle rules and clean-up jobs off its prefix",
+                code="segment-deleted",
             ) from missing
         try:
             table = pa.ipc.open_stream(io.BytesIO(body)).read_all() if len(body) == segment.bytes else None
@@ -235,7 +237,8 @@ class ChannelReader(DataSourceStreamReader):
             raise ChannelInconsistent(
                 f"segment {segment.key}: expected {segment.count} records in {segment.bytes} bytes, found "
                 f"{'other bytes' if table is None else table.num_rows} in {len(body)}: it was altered from outside. "
-                "Begin a new generation of the channel"
+                "Begin a new generation of the channel",
+                code="segment-altered",
             )
         return table
 

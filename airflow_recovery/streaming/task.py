@@ -95,11 +95,12 @@ class StreamingApplication(WrappedApplication):
         if seen.gate is Gate.WAIT:
             raise ChannelNotOpen(channel, seen.why)
         if seen.gate is Gate.SKIP:
-            raise InputSkipped(f"{self._region}: {seen.why}.")
+            raise InputSkipped(f"{self._region}: {seen.why}.", code="channel-producer-skipped")
         if seen.gate is Gate.END:
             raise ChannelFailed(
                 f"{self._region} can't start: {seen.why}. Clear {self._run.task_keys[channel.producer]}, and this "
-                "task, when its cause is gone."
+                "task, when its cause is gone.",
+                code="channel-producer-failed",
             )
         self._run.log.info("%s.", seen.why)
 
@@ -152,7 +153,9 @@ class StreamingApplication(WrappedApplication):
             raise ConfigurationError(
                 f"Expected the pool {self._pool!r} to have {needed} slots at least, since {', '.join(regions)} run at "
                 f"the same time, found {slots}. Give the task group a pool of its own (pool=...), with {needed} slots "
-                "times max_active_runs of the DAG."
+                "times max_active_runs of the DAG.",
+                code="pool-too-small",
+                pool=self._pool,
             )
 
 
@@ -263,7 +266,8 @@ def _wait_for_start(own: RegionTry, waiting: ChannelNotOpen) -> None:
     if operator.start_deadline is not None and time.time() >= operator.start_deadline:
         raise ChannelFailed(
             f"{operator.region}: {waiting}. Expected it open within start_timeout_s={operator.start_timeout_s} s. Look "
-            "whether its producer has a slot; then clear this task, or give it more time."
+            "whether its producer has a slot; then clear this task, or give it more time.",
+            code="channel-not-open-in-time",
         )
     run.log.info("%s; waiting.", waiting)
     if not operator.deferrable:

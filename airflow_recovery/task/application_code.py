@@ -292,14 +292,18 @@ class ApplicationCode:
                 f"{attempt}: expected its code to stay as it was when this try began, found that "
                 f"{', '.join(map(_shown, code))} was replaced since, or can't be read any more. It is not known "
                 "which code has made the rows, so they don't count. The next try runs with the code as it is then. To "
-                "leave running tasks alone, deploy new code under a new name."
+                "leave running tasks alone, deploy new code under a new name.",
+                code="code-replaced",
+                attempt=attempt,
             ) from cause
         if replaced:
             raise CodeReplaced(
                 f"{attempt}: expected each file that an argument or the application names to stay as it was when this "
                 f"try began, found that {', '.join(replaced)} was changed since, or removed. It is not known what the "
                 "job has read, so its rows don't count. The next try runs with the file as it is then. If the job "
-                f"itself writes the file, {_declared(replaced)}."
+                f"itself writes the file, {_declared(replaced)}.",
+                code="named-file-changed",
+                attempt=attempt,
             ) from cause
 
     def replaced(self, *, lazy: bool = False) -> list[str]:

@@ -21,14 +21,16 @@ def checked_commit(task_id: str, commit: object, outputs: Mapping[str, str | Non
     if len(outputs) != 1:
         raise JobDefinitionError(
             f"{task_id}: expected one output with commit=, found {', '.join(outputs)}: a finish is prepared for one "
-            "target. Have the rows that are committed written by an operator of their own."
+            "target. Have the rows that are committed written by an operator of their own.",
+            code="commit-of-several-outputs",
         )
     ((name, uri),) = outputs.items()
     if uri is not None:
         raise JobDefinitionError(
             f"{task_id}: expected output {name!r} without a URI, since it has commit=, found {uri!r}: what one attempt "
             "has prepared must stay as it is until it is committed, and another attempt would write to the same "
-            f"place. Declare outputs=[{name!r}] and give the application {{output:{name}}}."
+            f"place. Declare outputs=[{name!r}] and give the application {{output:{name}}}.",
+            code="commit-with-uri",
         )
     return sink
 
@@ -47,5 +49,8 @@ def check_prepared(sink: CommittingSink, manifest: PartitionManifest, where: str
         raise UserCodeError(
             f"{where}: expected Parquet files beside each other in {manifest.location}, as {type(sink).__name__} reads "
             f"them, found {text}. Let the application write with .write.parquet(...) and without partitionBy; nothing "
-            "was committed."
+            "was committed.",
+            code="committed-files-unfit",
+            where=where,
+            found=unfit[0] if unfit else None,
         )

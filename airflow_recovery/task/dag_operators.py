@@ -34,7 +34,10 @@ def drop_ins_of(dag: Any) -> dict[str, DropIn]:
             if producer is None or reference.name not in producer.outputs:
                 raise JobDefinitionError(
                     f"{task_id}: input {name!r} is output {reference.name!r} of {reference.task_id!r}, which is not "
-                    f"declared. Recoverable operators of this DAG: {', '.join(sorted(drop_ins))}."
+                    f"declared. Recoverable operators of this DAG: {', '.join(sorted(drop_ins))}.",
+                    code="input-not-declared",
+                    task=task_id,
+                    input=name,
                 )
     ordered: dict[str, DropIn] = {}
     # Airflow has refused cycles already, so each round places at least one.

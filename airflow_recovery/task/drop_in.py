@@ -466,17 +466,19 @@ class DropInApplication(SparkApplication):
                 f"before this task's own commits, found that its history does not go back to "
                 f"{f'version {forgotten[0]}' if forgotten else 'it'}, which may be a part of the table. Nothing was "
                 "run, for it might apply itself a second time. Bring the table into the state before this task, by a "
-                "commit of your own, and declare the input with as_of= that version"
+                "commit of your own, and declare the input with as_of= that version",
+                code="table-version-forgotten",
             )
         if own.others:
-            raise OutputAltered(self._others_committed(uri, base, own.others))
+            raise OutputAltered(self._others_committed(uri, base, own.others), code="table-committed-by-others")
         unreadable = self._tables.why_unreadable(uri, base) if own.own else None
         if unreadable is not None:
             raise OutputAltered(
                 f"{drop_in.task_id} must run again, and reads and writes {uri}: expected to read version {base}, the "
                 f"one before this task's own commits, found that it can't be read: {unreadable}. Nothing was run, for "
                 "it would apply itself a second time. Bring the table into the state before this task, by a commit of "
-                "your own, and declare the input with as_of= that version"
+                "your own, and declare the input with as_of= that version",
+                code="table-version-unreadable",
             )
 
     def _others_committed(self, uri: str, base: str, others: Sequence[str]) -> str:
@@ -766,7 +768,8 @@ class DropInApplication(SparkApplication):
                 if others:
                     raise Overtaken(
                         f"{attempt} has read version {base} of {external.uri}, which it writes as well, and somebody "
-                        f"else has committed to it since: {_some(others)}. The next try evaluates again."
+                        f"else has committed to it since: {_some(others)}. The next try evaluates again.",
+                        code="table-committed-meanwhile",
                     )
 
     def _ensure_as_claimed(self, attempt: ClaimedAttempt) -> None:
@@ -778,7 +781,8 @@ class DropInApplication(SparkApplication):
                 f"{claim.region}@{claim.attempt}: {changed}, while the application was reading. Nothing that it wrote "
                 "counts; the next try reads what is there then, and if an input of this DAG is not as it was "
                 "registered, its producer runs first. An application that removes or overwrites what it has read can't "
-                "run a second time: do not declare that as an input."
+                "run a second time: do not declare that as an input.",
+                code="input-changed-while-read",
             )
 
     def _changed_inputs(self, attempt: ClaimedAttempt) -> str:
@@ -983,7 +987,9 @@ class DropInApplication(SparkApplication):
             raise RegionFailed(
                 f"{claim.region}@{claim.attempt}: the application ended without an error, and no snapshot of {uri}, "
                 f"output {name!r}, carries the token {token}. Does its commit carry what {{token:{name}}} stands for "
-                "(docs/tables.md), and does it commit to that branch?"
+                "(docs/tables.md), and does it commit to that branch?",
+                code="snapshot-without-token",
+                output=name,
             )
         version = manifest.objects[0].path
         self._run.log.info("Output %s: snapshot %s of %s.", name, version, uri)

@@ -57,13 +57,19 @@ class Unreadable:
         parts = [part for parts in self.published.values() for part in parts]
         why = why_unreadable(parts, stores.results.base_uri, stores.open_location)
         if why is not None:
-            raise NotPublished(f"{where}: expected a published result that can be read: {why}")
+            raise NotPublished(
+                f"{where}: expected a published result that can be read: {why}",
+                code="published-unreadable",
+                where=where,
+            )
 
     def check(self, where: str, uris: Iterable[str]) -> None:
         """Raise `InputDenied` if one of the files at ``uris``, which are to be read, is archived."""
         found = sorted(uri for uri in uris if uri in self.archived)
         if found:
-            raise InputDenied(f"{where}: {self.text(found)}. Spark was not started. {RESTORE}")
+            raise InputDenied(
+                f"{where}: {self.text(found)}. Spark was not started. {RESTORE}", code="external-denied", where=where
+            )
 
     def text(self, uris: Sequence[str]) -> str:
         """What is wrong with these archived files."""
@@ -180,7 +186,9 @@ class RegionSplits:
             raise ObjectMissing(
                 f"Subtask {subtask.key!r} of vertex {vertex!r} has none of the {len(every)} splits that are there now: "
                 "a file has gone, or there are fewer splits than subtasks. Clear the task group to have the subtasks "
-                "decided anew, or declare fewer."
+                "decided anew, or declare fewer.",
+                code="subtask-without-splits",
+                subtask=subtask.key,
             )
         return splits
 

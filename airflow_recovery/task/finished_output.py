@@ -85,7 +85,8 @@ class FinishedOutputs:
         if work and self._drop_in.on_unfinished is OnUnfinished.STOP:
             raise RegionFailed(
                 f"{unfinished}: expected no temporary files of a writer there, found {work}. Nothing was registered. "
-                f"{_CURE}"
+                f"{_CURE}",
+                code="output-has-temporary-files",
             )
         if work:
             self._log.warning("Output %s: found %s. Registered anyway (on_unfinished='accept').", name, work)
@@ -108,7 +109,8 @@ class FinishedOutputs:
             raise RegionFailed(
                 f"{unfinished}: expected a {SUCCESS} of this attempt{place}, found none. Nothing was registered. "
                 f"{_CURE} If the job leaves no such file when it has finished, give the operator "
-                "require_success_file=False."
+                "require_success_file=False.",
+                code="output-without-success-file",
             )
 
     def _uploads(self, name: str, store: ObjectStore) -> list[Upload]:
@@ -127,7 +129,9 @@ class FinishedOutputs:
             )
         return RegionFailed(
             f"{ended} and wrote nothing to output {name!r} at {location}. Does it write to the location that it is "
-            "given?"
+            "given?",
+            code="output-not-written",
+            output=name,
         )
 
 

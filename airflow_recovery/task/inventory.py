@@ -65,7 +65,8 @@ def list_objects(
                 raise JobDefinitionError(
                     f"vertex {vertex!r} reads the files {pattern}: expected files of their own, found those of a table "
                     f"at {at.base_uri}/{table}, whose log ({log.key.rpartition('/')[2]}) decides which of them count. "
-                    "Read the table with a recoverable operator, at its {version:...} (docs/tables.md)"
+                    "Read the table with a recoverable operator, at its {version:...} (docs/tables.md)",
+                    code="input-is-a-table",
                 )
         for at, infos in ((store, files), *((at, its_logs.values()) for at, its_logs in tables)):
             for info in infos:
@@ -78,7 +79,9 @@ def list_objects(
     if not externals:
         raise ObjectMissing(
             f"Input {pattern!r} of vertex {vertex!r} names no object. The store answered, so this is not an access "
-            "problem: check the pattern, and whether the data has arrived, below names that are not empty ('//')."
+            "problem: check the pattern, and whether the data has arrived, below names that are not empty ('//').",
+            code="input-names-no-object",
+            vertex=vertex,
         )
     return externals
 

@@ -77,7 +77,9 @@ def open_job_run(
         if name not in keys:
             raise SubtasksUnknown(
                 f"{group_id}: expected the subtasks of {name.removesuffix('.subtasks')} to be recorded in this run's "
-                f"journal, found none: clear the task {group_id}.{name}, which decides and records them."
+                f"journal, found none: clear the task {group_id}.{name}, which decides and records them.",
+                code="subtasks-not-recorded",
+                group=group_id,
             )
     plan = plan_job(
         job, ref, facts, keys, code_version=place.code_version, of_group=place.of_group(dag, group_id, facts)

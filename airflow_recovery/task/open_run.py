@@ -203,7 +203,8 @@ def open_run(  # noqa: PLR0913 - what a task knows of its run
         raise HistoryIncomplete(
             f"{closed.dropped} job events of this try could not be written ({closed.failed}), and "
             f"{ON_FAILURE} is 'fail'. What the task has made stands in the journal: the next try keeps it, and records "
-            "it again. See that the journal's store is reachable and not full."
+            "it again. See that the journal's store is reachable and not full.",
+            code="events-not-written",
         )
 
 

@@ -94,7 +94,9 @@ class OperatorSubmission(OutlivingJob):
             self.stop()
             raise NotSetUp(
                 f"{job.task_id}: expected a {type(job).__name__} that waits in the worker, found that it defers (to "
-                f"{type(deferred.trigger).__name__}), and its job was ended: set deferrable=False."
+                f"{type(deferred.trigger).__name__}), and its job was ended: set deferrable=False.",
+                code="operator-deferred",
+                task=job.task_id,
             ) from None
         except AirflowSkipException:
             raise

@@ -46,7 +46,8 @@ class PublishedInput:
             if state.of(ref.region).may_be_gone(ref.attempt):
                 raise InputReleased(
                     f"{where}: {ref.region}@{ref.attempt} of {self.journal.identity.dag_id} was released while it was "
-                    "read: the application may have read a part of it. The next try reads what is published then."
+                    "read: the application may have read a part of it. The next try reads what is published then.",
+                    code="published-released",
                 )
             if attempt is not None and attempt.is_withdrawn:
                 raise NotPublished(

@@ -171,17 +171,20 @@ def checked_outputs(
     if not isinstance(outputs, (list, tuple, Mapping)):
         raise JobDefinitionError(
             f"{task_id}: expected outputs= as a list of names or a mapping from names to URIs, found {shown(outputs)}: "
-            "write outputs=['cleaned']"
+            "write outputs=['cleaned']",
+            code="outputs-unfit",
         )
     if unfit := [output for output in outputs if not isinstance(output, str) or not _NAME.fullmatch(output)]:
         raise JobDefinitionError(
-            f"{task_id}: expected an output name like 'cleaned', found {shown(unfit[0])}: rename it"
+            f"{task_id}: expected an output name like 'cleaned', found {shown(unfit[0])}: rename it",
+            code="output-name-unfit",
         )
     checked = dict(outputs) if isinstance(outputs, Mapping) else dict.fromkeys(outputs)
     if not checked and not may_be_none:
         raise JobDefinitionError(
             f"{task_id}: expected at least one output, found none. Without one nothing can be registered: use "
-            "the operator that is not recoverable."
+            "the operator that is not recoverable.",
+            code="no-outputs",
         )
     for name, uri in checked.items():
         if uri is not None:
@@ -197,7 +200,8 @@ def checked_inputs(task_id: str, inputs: object) -> dict[str, OutputReference | 
         raise JobDefinitionError(
             f"{task_id}: expected inputs= as a mapping from names to URIs or to outputs of other operators, found "
             f"{shown(inputs)}: write inputs={{'flights': 's3://lake/flights/'}} or inputs={{'cleaned': "
-            "clean.result('cleaned')}"
+            "clean.result('cleaned')}",
+            code="inputs-unfit",
         )
     inputs = {name: _without_asset(task_id, name, declared) for name, declared in inputs.items()}
     for name, declared in inputs.items():
@@ -206,7 +210,8 @@ def checked_inputs(task_id: str, inputs: object) -> dict[str, OutputReference | 
         if hasattr(producer, "drop_in") and getattr(declared, "key", "return_value") == "return_value":
             raise JobDefinitionError(
                 f"{task_id}: input {name!r}: expected an output of {producer.task_id}, found {shown(declared)}: say "
-                f"which one with .result({next(iter(producer.outputs), name)!r})"
+                f"which one with .result({next(iter(producer.outputs), name)!r})",
+                code="input-names-no-output",
             )
     return {
         name: declared
@@ -233,7 +238,9 @@ def _without_asset(task_id: str, name: str, declared: object) -> object:
     if isinstance(declared, BaseAsset):
         raise JobDefinitionError(
             f"{task_id}: input {name!r}: expected one asset, as Asset(...) or Asset.ref(...), found {shown(declared)}: "
-            "declare each asset as an input of its own"
+            "declare each asset as an input of its own",
+            code="input-of-several-assets",
+            input=name,
         )
     return declared
 
@@ -259,7 +266,12 @@ def check_targets(
                 raise JobDefinitionError(
                     f"{task_id}: output {name!r} at {uri} overlaps with output {other_name!r} of {other} at "
                     f"{other_uri}: each would take what the other writes for an alteration, and one would overwrite "
-                    "the other. Give them folders beside each other, or no URI: each attempt then gets its own."
+                    "the other. Give them folders beside each other, or no URI: each attempt then gets its own.",
+                    code="outputs-overlap",
+                    task=task_id,
+                    output=name,
+                    other_task=other,
+                    other_output=other_name,
                 )
 
 
@@ -300,7 +312,10 @@ def check_read_and_written(
                 "or one Delta or Iceberg table as both. A folder keeps no versions, so a second attempt would read "
                 "what the first one has written, and apply itself twice. Give each date a folder of its own "
                 "(.../day={{ ds }}) and read that of the date before, or declare both as the table "
-                "(delta+<folder>): then the version before the task's own commits is read"
+                "(delta+<folder>): then the version before the task's own commits is read",
+                code="reads-what-it-writes",
+                task=task_id,
+                input=name,
             )
 
 
@@ -425,7 +440,11 @@ def filled(value: Any, locations: Mapping[tuple[str, str], str]) -> Any:
         key = (match[1], match[2])
         if key not in locations:
             known = ", ".join(sorted(f"{{{kind}:{name}}}" for kind, name in locations))
-            raise JobDefinitionError(f"argument {match.string!r}: {match[0]} is not declared; there are {known}.")
+            raise JobDefinitionError(
+                f"argument {match.string!r}: {match[0]} is not declared; there are {known}.",
+                code="placeholder-unknown",
+                found=match[0],
+            )
         return locations[key]
 
     if isinstance(value, str):
@@ -473,7 +492,9 @@ def check_placeholders(  # noqa: PLR0913 - what is declared, and what is known o
             raise JobDefinitionError(
                 f"{task_id}: {{checkpoint:{name}}} is a folder of the attempt, and output {name!r} stays at "
                 f"{outputs[name]}: a second attempt would begin the stream anew and write its rows again. Keep both: "
-                "give the query a checkpoint at a location of its own; or keep neither: name the output without a URI"
+                "give the query a checkpoint at a location of its own; or keep neither: name the output without a URI",
+                code="checkpoint-without-output",
+                output=name,
             )
     unknown = sorted(f"{{{kind}:{name}}}" for kind, name in used - known - every)
     where = " or ".join(fields)
@@ -481,12 +502,15 @@ def check_placeholders(  # noqa: PLR0913 - what is declared, and what is known o
     if doubled is not None:
         raise JobDefinitionError(
             f"{task_id}: expected {{{doubled[1]}}} in {where}, found {doubled[0]}: two braces are a template of "
-            "Airflow's, which knows no such name. Write it with one"
+            "Airflow's, which knows no such name. Write it with one",
+            code="placeholder-doubled",
         )
     if unknown:
         raise JobDefinitionError(
             f"{task_id}: {', '.join(unknown)} in {where} stands for nothing; declared are "
-            f"{', '.join(sorted(f'{{{kind}:{name}}}' for kind, name in known))}."
+            f"{', '.join(sorted(f'{{{kind}:{name}}}' for kind, name in known))}.",
+            code="placeholder-in-vain",
+            task=task_id,
         )
     if not is_rendered and any(_comes_later(value, tuple(template_files)) for value in fields.values()):
         return
@@ -494,7 +518,10 @@ def check_placeholders(  # noqa: PLR0913 - what is declared, and what is known o
         if not used & {("output", name), *every}:
             raise JobDefinitionError(
                 f"{task_id}: output {name!r} is managed, and the application is never told where to write "
-                f"it: put {{output:{name}}} into {where}, or give its own URI in outputs."
+                f"it: put {{output:{name}}} into {where}, or give its own URI in outputs.",
+                code="output-never-told",
+                task=task_id,
+                output=name,
             )
     for name in sorted(tables_read):
         if ("version", name) not in used:
@@ -503,7 +530,8 @@ def check_placeholders(  # noqa: PLR0913 - what is declared, and what is known o
         name = min(written)
         raise JobDefinitionError(
             f"{task_id}: output {name!r} is a table, and the application is never told with which token to commit: put "
-            f"{{token:{name}}} into {where}, and have its commit carry it (docs/tables.md)."
+            f"{{token:{name}}} into {where}, and have its commit carry it (docs/tables.md).",
+            code="token-never-told",
         )
 
 
@@ -533,7 +561,10 @@ def check_settings(
             f"managed, found {seen}: the checkpoint goes on behind what an earlier attempt has read, and each attempt "
             f"writes to a new folder, so rows would be missing there. Give the query {{checkpoint:{name}}} as its "
             "checkpoint; or give the output a URI of its own, which the checkpoint belongs to; or say idempotent=True "
-            "if this is no such checkpoint"
+            "if this is no such checkpoint",
+            code="checkpoint-not-of-attempt",
+            task=task_id,
+            output=name,
         )
     shared = [(name, uri) for name, uri in outputs.items() if uri is not None and _is_for_all_dates(uri)]
     seen = dynamic_overwrite(fields, application) if shared else None
@@ -544,7 +575,9 @@ def check_settings(
             f"one ({seen}), found {uri}, to which all dates write: each date would alter what the others have "
             f"registered, and none could run again. Declare the date's own partition, {date_folder(uri)}, and let the "
             "application write there; or declare a Delta or Iceberg table; or say idempotent=True if only one run ever "
-            "writes there"
+            "writes there",
+            code="partitions-of-all-dates",
+            task=task_id,
         )
 
 
@@ -567,7 +600,8 @@ def no_version(task_id: str, name: str, where: str) -> JobDefinitionError:
     """The error for a job that would read whatever is the newest snapshot of its input ``name``."""
     return JobDefinitionError(
         f"{task_id}: input {name!r} is a table, and the application is never told which snapshot to read: put "
-        f"{{version:{name}}} into {where}, and have it read that one, whatever is newer."
+        f"{{version:{name}}} into {where}, and have it read that one, whatever is newer.",
+        code="version-never-told",
     )
 
 

@@ -190,7 +190,8 @@ class RegionProgram:
                         f"{self.job.vertices[name].where}: reads {pattern}, and the job writes to {uri}: "
                         "expected two places apart, since files are read at no version: a second attempt would read "
                         "what the first one has written, and apply itself twice. Write to another table, or read the "
-                        "table with a recoverable operator, at its {version:...} (docs/tables.md)"
+                        "table with a recoverable operator, at its {version:...} (docs/tables.md)",
+                        code="job-reads-what-it-writes",
                     )
 
     def _tables_of(self, results: Iterable[str]) -> list[str]:

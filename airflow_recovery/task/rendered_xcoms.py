@@ -82,7 +82,9 @@ class XComsOfRun:
             raise InputPending(f"{message}This task waits until {task_id} has ended.")
         raise JobDefinitionError(
             f"{message}Clear {task_id} with its downstream tasks, or delete the XCom, or pull it with the run_id= of "
-            "that date."
+            "that date.",
+            code="xcom-of-another-run",
+            task=task_id,
         )
 
     def _states(self, of: Mapping[str, Any]) -> Mapping[int, str | None] | None:

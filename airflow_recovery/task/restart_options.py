@@ -67,14 +67,15 @@ def restart_options(
             per_task = config_per_task
         limits = RestartLimits.of(declared or configured, per_task, config_total if total is None else total)
     except ConfigurationError as error:
-        raise JobDefinitionError(f"{task_id}: {error}") from error
+        raise JobDefinitionError(f"{task_id}: {error}", code=error.code, **error.fields) from error
     needed = limits.max_restarts
     is_declared = strategy is not None or maximum_per_task_failures is not None
     if is_declared and retries is not None and retries < (needed or 0):
         raise JobDefinitionError(
             f"{task_id}: expected Airflow's retries to be at least the {needed} restarts that its restart limits "
             f"allow, found retries={retries}: Airflow would end the region first. Leave retries out (it is then "
-            f"{_derived(limits)}), or declare fewer failures."
+            f"{_derived(limits)}), or declare fewer failures.",
+            code="retries-too-few",
         )
     own = retry_delay is not None
     options = RestartOptions(
@@ -103,7 +104,8 @@ def check_delay(task_id: str, options: RestartOptions, retention: Retention | No
     raise JobDefinitionError(
         f"{task_id}: expected the longest {name} to be shorter than the retention of results, found "
         f"{duration_text(longest_s)} and a retention of {duration_text(retention.grace_s)}: what the retry reads could "
-        "be deleted before it starts. Shorten the delay, or raise [recovery] retention (or the job's)."
+        "be deleted before it starts. Shorten the delay, or raise [recovery] retention (or the job's).",
+        code="restart-pause-outlasts-retention",
     )
 
 
@@ -147,7 +149,7 @@ def configured_retention() -> Retention | None:
     try:
         return Retention.parse(text) if text else None
     except ConfigurationError as error:
-        raise JobDefinitionError(f"[recovery] retention: {error}") from error
+        raise JobDefinitionError(f"[recovery] retention: {error}", code=error.code, **error.fields) from error
 
 
 def _strategy(text: str) -> RestartStrategy:
@@ -159,7 +161,8 @@ def _strategy(text: str) -> RestartStrategy:
         return parse_restart_strategy(json.loads(text))
     except ValueError as error:
         raise ConfigurationError(
-            f"[recovery] restart_strategy: expected a type or a JSON object of Flink's keys, found {text!r}: {error}"
+            f"[recovery] restart_strategy: expected a type or a JSON object of Flink's keys, found {text!r}: {error}",
+            code="restart-strategy-unfit",
         ) from error
 
 
@@ -169,7 +172,9 @@ def _number(name: str, text: str | None) -> int | None:
     try:
         return int(str(text))
     except ValueError as error:
-        raise ConfigurationError(f"[recovery] {name}: expected a whole number, found {text!r}.") from error
+        raise ConfigurationError(
+            f"[recovery] {name}: expected a whole number, found {text!r}.", code="setting-not-a-number"
+        ) from error
 
 
 def _derived(limits: RestartLimits) -> int:

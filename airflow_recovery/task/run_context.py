@@ -90,7 +90,9 @@ def code_version(context: Mapping[str, Any], kind: CodeVersion) -> str:
             f"Expected DAG bundle {name!r} to have a version, as [recovery] code_version = bundle asks for it, found "
             "none: a folder on the worker has no versions. A deploy of other code could not be noticed. Load the DAGs "
             "from a bundle with versions, such as airflow.providers.git.bundles.git.GitDagBundle, or set "
-            "code_version = none."
+            "code_version = none.",
+            code="bundle-without-version",
+            bundle=name,
         )
     return version
 
@@ -151,7 +153,9 @@ def refuse_mapped(context: Mapping[str, Any]) -> None:
     if instance.map_index is not None and instance.map_index >= 0:
         raise ConfigurationError(
             f"{instance.task_id} is mapped (map index {instance.map_index}): expected a recoverable task once in a "
-            "run, since all its instances would share one entry of the journal. Make one task each, or declare a job."
+            "run, since all its instances would share one entry of the journal. Make one task each, or declare a job.",
+            code="mapped",
+            task=instance.task_id,
         )
 
 
@@ -159,7 +163,8 @@ def refuse_expand(operator: str, task_id: object, found: str = ".partial(...)") 
     """A mapped recoverable operator. Raises `JobDefinitionError`, while the DAG file is parsed."""
     raise JobDefinitionError(
         f"{task_id}: expected a {operator} once in a run, found {found}: all the instances of an .expand(...) "
-        "would share one entry of the journal. Make one task each in a loop, or declare a job with parallelism="
+        "would share one entry of the journal. Make one task each in a loop, or declare a job with parallelism=",
+        code="expanded",
     )
 
 
@@ -172,7 +177,8 @@ def refuse_mapped_group(group: TaskGroup | None, where: str) -> None:
             raise JobDefinitionError(
                 f"{where}: expected to be there once in a run, found inside the mapped task group {group.group_id!r}: "
                 "all its copies would share one journal. Declare a job with parallelism=, which SparkJobTaskGroup maps "
-                "by itself, or make one each outside of it."
+                "by itself, or make one each outside of it.",
+                code="in-mapped-group",
             )
         group = group.parent_group
 
@@ -192,22 +198,26 @@ def recompute_epoch(context: Mapping[str, Any]) -> str | None:
     advice = 'Write {"recovery": {"mode": "recompute", "epoch": 2}}, or leave it out to recover.'
     if not isinstance(asked, dict) or not set(asked) <= {"mode", "epoch"}:
         raise ConfigurationError(
-            f"The run's conf: expected recovery to hold mode and epoch only, found {asked!r}. {advice}"
+            f"The run's conf: expected recovery to hold mode and epoch only, found {asked!r}. {advice}",
+            code="conf-recovery-unfit",
         )
     mode = asked.get("mode", "recover")
     if mode not in MODES:
         raise ConfigurationError(
-            f"The run's conf: expected recovery.mode to be one of {', '.join(MODES)}, found {mode!r}. {advice}"
+            f"The run's conf: expected recovery.mode to be one of {', '.join(MODES)}, found {mode!r}. {advice}",
+            code="conf-mode-unfit",
         )
     if "epoch" in asked and "mode" not in asked:
         raise ConfigurationError(
             f"The run's conf: expected recovery.mode beside recovery.epoch, found {asked!r}: an epoch alone changes "
-            f"nothing. {advice}"
+            f"nothing. {advice}",
+            code="conf-mode-missing",
         )
     epoch = asked.get("epoch", 1)
     if isinstance(epoch, bool) or not isinstance(epoch, (int, str)) or epoch == "":
         raise ConfigurationError(
-            f"The run's conf: expected recovery.epoch to be a number or a name, found {epoch!r}. {advice}"
+            f"The run's conf: expected recovery.epoch to be a number or a name, found {epoch!r}. {advice}",
+            code="conf-epoch-unfit",
         )
     return str(epoch) if mode == "recompute" else None
 
@@ -222,7 +232,8 @@ def _refuse_misspelt(conf: Mapping[str, Any], params: Collection[str]) -> None:
             raise ConfigurationError(
                 f"The run's conf: expected the key {RECOVERY!r}, found {name!r} with {value!r}: recovery does not read "
                 'that key, and would keep everything. Write {"recovery": {"mode": "recompute", "epoch": 2}}. If the '
-                f"DAG has a use for {name!r}, declare it among its params."
+                f"DAG has a use for {name!r}, declare it among its params.",
+                code="conf-key-unread",
             )
 
 

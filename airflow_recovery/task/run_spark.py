@@ -353,7 +353,9 @@ def open_run_spark(connection: Connection, opened: OpenRun | RunPlace, identity:
         raise ConfigurationError(
             f"Connection {connection.conn_id!r}: expected type spark, with which spark-submit starts a Spark for each "
             f"run (spark='per-run'), found {connection.conn_type!r}. Give the task group another conn_id; for a Spark "
-            "Connect server that is there already, leave spark= out"
+            "Connect server that is there already, leave spark= out",
+            code="per-run-not-spark-submit",
+            connection=connection.conn_id,
         )
     deadline_s = float(opened.settings.request_timeout)
     return RunSpark(opened.stores, identity, secret=secret_of(connection), log=log, deadline_s=deadline_s)

@@ -81,7 +81,9 @@ def region_application(
         )
     raise ConfigurationError(
         f"Connection {connection.conn_id!r}: expected type spark (spark-submit) or {CONNECT}, found "
-        f"{connection.conn_type!r}. Give the task group a conn_id of one of these types."
+        f"{connection.conn_type!r}. Give the task group a conn_id of one of these types.",
+        code="connection-type-unfit",
+        connection=connection.conn_id,
     )
 
 
@@ -141,5 +143,6 @@ def check_streaming_connection(region: str, connection: Connection) -> None:
         raise ConfigurationError(
             f"{region}: expected a connection of type spark (spark-submit), since it is a streaming region, which "
             f"is an application of its own; found {connection.conn_id!r} of type {CONNECT}. Give the task group "
-            "another conn_id; regions over Connect can be a job of their own, behind the audit."
+            "another conn_id; regions over Connect can be a job of their own, behind the audit.",
+            code="streaming-over-connect",
         )

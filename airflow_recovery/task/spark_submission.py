@@ -187,7 +187,8 @@ class SparkSubmission(OutlivingJob):
             raise ConfigurationError(
                 f"{self.operator.task_id}: expected deploy mode client for a master spark://, found "
                 f"{NO_PYTHON_IN_CLUSTER_MODE}. Set deploy_mode='client', or take deploy-mode out of the extra of "
-                f"connection {self.operator._conn_id!r}."
+                f"connection {self.operator._conn_id!r}.",
+                code="standalone-cluster-mode",
             )
         if not self._is_on_yarn:
             return

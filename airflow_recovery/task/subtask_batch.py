@@ -85,7 +85,9 @@ def batch_of(plan: PlanRecord, region: str, label: object, map_index: int | None
         raise errors.SubtasksUnknown(
             f"{region}, map index {map_index}: expected the batch {label!r}, found {now}: the keys, subtasks_per_task "
             "or max_map_length have changed since this run was mapped. Clear the task group with its downstream tasks; "
-            "what is valid is kept."
+            "what is valid is kept.",
+            code="batch-changed",
+            expected=label,
         )
     return tuple(region.name for region in mine)
 
@@ -203,6 +205,8 @@ class _Ended:
             f"{len(failed)} of {self.count} subtasks of this task did not end well; the next try keeps those that did. "
             f"{'; '.join(texts[:NAMED])}{more}.{held}",
             failed,
+            code="subtasks-of-task-failed",
+            found=len(failed),
         )
 
 

@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 import pytest
 from components_of_claims import made_of
+from expected_errors import fails_with
 from fakes import Hooks, Killed, Process
 from rest_world import DAG, DIAMOND, KEY, RUN, RestWorld
 from written_night import Night, region
@@ -121,7 +122,7 @@ def test_what_is_kept_lost_released_failed_and_skipped(tmp_path: Path, monkeypat
 
     world.airflow.clear("by_carrier")
     world.delete_results("raw", 1)
-    with pytest.raises(Exception, match="can't run before raw has"):
+    with fails_with("input-cleared"):
         world.go("by_carrier")
     # It has woken its producer, so that this is the moment before raw has looked at what was reported.
     assert regions(rest)["raw"]["status"] == "lost"

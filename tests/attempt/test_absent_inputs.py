@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from expected_errors import fails_with
 from fakes import PUBLISH, Process, World
 
 from airflow_recovery.attempt import region_task
@@ -10,12 +11,7 @@ from airflow_recovery.attempt.pin import pin
 from airflow_recovery.attempt.publish import PublishTask
 from airflow_recovery.attempt.region_task import Decision
 from airflow_recovery.errors import (
-    InputFailed,
     InputLost,
-    InputPending,
-    InputSkipped,
-    JobDefinitionError,
-    NotPublished,
     RegionFailed,
 )
 from airflow_recovery.journal.published import published_result
@@ -64,7 +60,7 @@ def test_fault_179_a_consumer_does_not_use_what_a_failed_producer_had_made_befor
     world.go_all()
     deploys_broken_code(world)
     world.airflow.clear("b")
-    with pytest.raises(InputFailed, match="b reads a, which has failed in this run"):
+    with fails_with("reads-what-failed", region="b", input="a"):
         world.go("b")
     assert world.attempts("b") == 1
 
@@ -94,7 +90,7 @@ def test_fault_180_a_finish_that_its_own_task_found_outdated_counts_for_nobody(c
     deploys_broken_code(world)
     world.airflow.mark("a", "success")
     world.airflow.clear("b")
-    with pytest.raises(Exception, match="was outdated when its newest attempt began") as raised:
+    with fails_with("input-cleared", "no-way-to-clear", lost={"a": "OUTDATED"}) as raised:
         world.go("b")
     assert isinstance(raised.value, InputLost) is can_clear
     assert world.attempts("b") == 1
@@ -166,7 +162,7 @@ def test_fault_180_readers_outside_are_not_given_an_outdated_result():
     world.publish()
     assert published_result(world.journal(), "b").attempt == 1
     deploys_broken_code(world)
-    with pytest.raises(NotPublished, match="it rests on a@1, which was not valid any more when attempt 2 of it began"):
+    with fails_with("published-outdated", rests_on="a@1", now=1):
         published_result(world.journal(), "b")
     assert published_result(world.journal(), "b", accept_failed=True).attempt == 1
     world.fingerprints["a"] = "code 1"
@@ -180,7 +176,7 @@ def test_fault_181_the_reader_of_what_this_run_has_skipped_is_skipped_whatever_a
     world = operators(JOIN, rules={"join": rule})
     world.airflow.mark("x", "skipped")
     world.airflow.clear("join")
-    with pytest.raises(InputSkipped, match="join reads x, which was skipped in this run"):
+    with fails_with("reads-what-was-skipped", region="join", input="x"):
         world.go("join")
 
 
@@ -243,7 +239,7 @@ def test_a_reader_further_down_does_not_ask_for_what_its_producer_may_go_without
 
 def test_an_input_that_is_not_over_is_waited_for():
     world = World(PAIR, by_operators=True, rules={"b": "always"})
-    with pytest.raises(InputPending, match="b reads a, which is not over in this run"):
+    with fails_with("reads-what-is-not-over", region="b", input="a"):
         world.go("b")
     world.go("a")
     assert world.go("b").decision is Decision.RAN
@@ -282,7 +278,7 @@ def test_fault_182_a_region_that_skips_itself_today_is_published_no_more():
     publish = world.publish()
     assert publish.skipped == ("a", "b")
     assert [region.region for region in publish.regions if region.results] == ["c"]
-    with pytest.raises(NotPublished, match="does not name 'b'"):
+    with fails_with("publish-does-not-name", found="b"):
         published_result(world.journal(), "b")
 
 
@@ -311,7 +307,7 @@ def published_early() -> World:
 
 def test_fault_350_a_publish_waits_for_a_region_that_is_not_over():
     world = published_early()
-    with pytest.raises(InputPending, match="The results of a are to be published, and that is not over in this run"):
+    with fails_with("publish-of-pending"):
         world.publish()
     assert world.state().newest_publish == 1
     for region in "ab":
@@ -333,7 +329,7 @@ def waits(world: World, times: int = 20) -> str | None:
     """The task that publishes looks so often, and ``a`` is at work. Returns the state of the publish then."""
     for _ in range(times):
         if PUBLISH in world.airflow.ready():
-            with pytest.raises(InputPending, match="The results of a are to be published, and that is not over"):
+            with fails_with("publish-of-pending"):
                 world.publish()
     return world.airflow.state(PUBLISH)
 
@@ -376,7 +372,7 @@ def test_fault_352_what_is_over_and_lost_is_cleared_before_the_publish_waits():
 def test_fault_352_a_publish_does_not_wait_for_what_waits_for_it(world):
     world = world()
     run = world.run(world.airflow.start(PUBLISH), Process(), "writer")
-    with pytest.raises(JobDefinitionError, match="Airflow starts a only after this task"):
+    with fails_with("publish-before-its-results"):
         PublishTask(run, below={"a"}).execute()
 
 
@@ -385,7 +381,7 @@ def test_fault_182_even_where_the_publish_task_is_skipped_as_well():
     world.publish()
     world.airflow.clear("a")
     fails(world, "a", externals=(file("e2"),))
-    with pytest.raises(NotPublished, match="which was not valid any more"):
+    with fails_with("published-outdated"):
         published_result(world.journal(), "b")
 
 
@@ -394,7 +390,7 @@ def test_a_final_region_that_has_failed_is_not_published_by_what_it_had_before()
     deploys_broken_code(world, "b")
     world.airflow.upstream[PUBLISH] = ()
     world.airflow.clear(PUBLISH)
-    with pytest.raises(InputFailed, match="b has failed in this run"):
+    with fails_with("publish-of-failed", failed=["b"]):
         world.publish()
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from expected_errors import fails_with
 from fakes import PAIR, Hooks, Killed, Process
 from sink_world import SINK, SinkWorld, Steps, sink_world
 
@@ -16,7 +17,6 @@ from airflow_recovery.attempt.rebuild import finished_tasks
 from airflow_recovery.errors import (
     AppendedAlready,
     AttemptLost,
-    NothingRecorded,
     Overtaken,
     SinkInDoubt,
     SinkNotApplied,
@@ -216,7 +216,7 @@ def test_of_two_that_see_one_confirmation_one_takes_the_commit():
     seen = world.state()
     world.journal(writer="other").take_commit(CommitterEpoch(SINK, 1, 2, "other"))
     run = world.run(world.airflow.start(SINK), Process(), "late")
-    with pytest.raises(AttemptLost, match="written by another process first"):
+    with fails_with("written-first"):
         commit.roll_forward(run, seen.of(SINK).prepared_attempt, seen.of(SINK), lambda: None)
     assert world.target.applied == []
 
@@ -246,7 +246,7 @@ def test_case_15_a_confirmation_is_of_one_process_alone(monkeypatch):
 
 def test_there_is_nothing_to_confirm_where_nothing_is_prepared():
     world = sink_world(PROBE_ONLY)
-    with pytest.raises(NothingRecorded, match="nothing to confirm"):
+    with fails_with("nothing-to-confirm"):
         world.confirm()
 
 
@@ -403,7 +403,7 @@ def test_the_target_refuses_a_lower_attempt():
     world.target.applied.remove((SINK, 1))  # a zombie that never came to it
     run = world.run(world.airflow.now(SINK), Process(), "zombie")
     late = replace(first, is_committed=False, committed=None)
-    with pytest.raises(AttemptLost, match="written by another process first"):
+    with fails_with("written-first"):
         commit.roll_forward(run, late, world.state().of(SINK), lambda: None)
     assert world.visible == [2]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from expected_errors import fails_with
 from fakes import Killed, Process, World
 
 from airflow_recovery.errors import InputLost, NotMine, RegionFailed, RestartsExhausted
@@ -70,7 +71,7 @@ def test_full_cancels_what_is_running():
         world.go("C", on_start=boom)
 
     def c_retries() -> None:
-        with pytest.raises(InputLost, match="can't run before A, B"):
+        with fails_with("input-cleared", lost={"A": "RESET", "B": "RESET"}):
             world.go("C")
 
     with pytest.raises(NotMine):

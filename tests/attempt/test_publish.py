@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from expected_errors import fails_with
 from fakes import CHAIN, DIAMOND, FORK, IDENTITY, PAIR, PUBLISH, Process, World
 
 from airflow_recovery.attempt.publish import PublishTask
-from airflow_recovery.errors import ClearNotConfigured, InputLost, NotPublished
+from airflow_recovery.errors import InputLost
 from airflow_recovery.journal.published import published_result
 from airflow_recovery.model.determinism import Determinism
 
@@ -42,7 +43,7 @@ def test_a_new_cut_is_the_next_publish_and_readers_follow_it():
     assert published_result(world.journal(), "C").attempt == 1
     world.restart("P")
     world.go("P")
-    with pytest.raises(NotPublished, match="is no longer valid: it rests on P@1, now @2"):
+    with fails_with("published-outdated", rests_on="P@1", now=2):
         published_result(world.journal(), "C")
     world.until_green()
     world.airflow.clear(PUBLISH)
@@ -63,7 +64,7 @@ def test_a_result_that_is_kept_on_equal_rows_is_read_until_its_input_is_made_aga
     world.unstable = frozenset({"P"})
     world.restart("P")
     world.go("P")
-    with pytest.raises(NotPublished, match="it rests on P@2, now @3"):
+    with fails_with("published-outdated", rests_on="P@2", now=3):
         published_result(world.journal(), "C")
     world.until_green()
     found = published_result(world.journal(), "C")
@@ -123,7 +124,7 @@ def test_fault_64_a_skipped_branch_is_left_out_and_named(can_clear):
     publish = world.publish()
     assert publish.skipped == ("D",)
     assert [region.region for region in publish.regions] == ["P", "C"]
-    with pytest.raises(NotPublished, match="does not name 'D'"):
+    with fails_with("publish-does-not-name", found="D"):
         published_result(world.journal(), "D")
 
 
@@ -142,7 +143,7 @@ def test_fault_64_a_branch_that_has_run_once_and_is_skipped_later_is_left_out_as
     assert publish.skipped == ("D",)
     assert [(region.region, region.attempt) for region in publish.regions] == [("P", 2), ("C", 2)]
     assert published_result(world.journal(), "C").attempt == 2
-    with pytest.raises(NotPublished, match="does not name 'D'"):
+    with fails_with("publish-does-not-name", found="D"):
         published_result(world.journal(), "D")
 
 
@@ -154,7 +155,7 @@ def test_fault_64_a_skipped_branch_is_left_out_though_an_earlier_result_of_it_is
     go_on_where_something_was_skipped(world)
     assert world.publish().skipped == ("D",)
     assert published_result(world.journal(), "C").attempt == 1
-    with pytest.raises(NotPublished, match="does not name 'D'"):
+    with fails_with("publish-does-not-name", found="D"):
         published_result(world.journal(), "D")
 
 
@@ -169,7 +170,7 @@ def test_fault_64_a_skipped_result_that_is_gone_is_not_named_and_what_rests_on_i
     assert publish.skipped == ("P",)
     assert [(region.region, region.results) for region in publish.regions] == [("P", ()), ("C", ("C",))]
     assert published_result(world.journal(), "C").attempt == 1
-    with pytest.raises(NotPublished, match="does not name 'P'"):
+    with fails_with("publish-does-not-name", found="P"):
         published_result(world.journal(), "P")
 
 
@@ -194,12 +195,12 @@ def test_without_a_clear_client_a_gone_result_fails_and_names_both_settings():
     world = World(PAIR, can_clear=False)
     world.go_all()
     world.delete_results("C", 1)
-    with pytest.raises(ClearNotConfigured, match=r"state_store.*api_conn_id"):
+    with fails_with("no-way-to-clear"):
         world.publish()
 
 
 def test_nothing_is_published_yet():
     world = World(PAIR)
-    with pytest.raises(NotPublished, match="nothing is published yet"):
+    with fails_with("nothing-published"):
         published_result(world.journal(), "C")
     assert world.journal().identity == IDENTITY

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 import pytest
+from expected_errors import fails_with
 from fakes import PAIR, Cluster, Killed, Process, World
 
 from airflow_recovery.attempt import heartbeat_watch as liveness
@@ -19,7 +20,7 @@ from airflow_recovery.attempt.region_task import Decision
 from airflow_recovery.attempt.run import Run
 from airflow_recovery.driver.heartbeat import Beat
 from airflow_recovery.driver.process_identity import own_process
-from airflow_recovery.errors import AttemptLost, DriverLeft, Failure, JournalInUse, NotMine, RecoveryError
+from airflow_recovery.errors import AttemptLost, DriverLeft, Failure, NotMine, RecoveryError
 from airflow_recovery.model.codec import from_json
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
 from airflow_recovery.model.records import AttemptState, AttemptTrace, Claim, FenceCause, Outcome, Reset
@@ -468,7 +469,7 @@ def test_fault_15_journal_in_use_by_another_run_that_lives() -> None:
     killed = KilledTask(run_id="reprocess-1")
     killed.world.live_runs = ("reprocess-1",)
     killed.works(finishes_at_s=600)
-    with pytest.raises(JournalInUse, match="in use by run reprocess-1, which makes P@1"):
+    with fails_with("journal-of-another-run", run_id="reprocess-1"):
         killed.world.go("P")
     assert killed.world.journal().read_outcome("P", 1) is None
     assert killed.world.ran == [("P", 1)]
@@ -523,7 +524,7 @@ def test_sigterm_ends_the_waiting_at_the_next_look() -> None:
         killed.cluster.is_killed = now_s >= 8
 
     killed.time.meanwhile = step
-    with pytest.raises(NotMine, match="told to end while it waited for P@1"):
+    with fails_with("told-to-end-while-waiting"):
         killed.world.go("P")
     assert killed.time.now_s == 8
     assert killed.world.journal().read_outcome("P", 1) is None
@@ -625,7 +626,7 @@ def test_fault_237_a_task_that_is_set_by_hand_while_it_follows_a_driver_ends_it(
             killed.cluster.is_killed = True
 
     killed.time.meanwhile = step
-    with pytest.raises(NotMine, match="told to end while it waited for P@1"):
+    with fails_with("told-to-end-while-waiting"):
         killed.world.go("P")
     assert killed.world.orphans_stopped == [("P", 1)]
 
@@ -665,7 +666,7 @@ def test_fault_235_a_process_that_ends_before_its_driver_leaves_the_attempt_open
 @pytest.mark.parametrize("state", ["failed", "success", "skipped"])
 def test_fault_237_a_process_whose_task_was_set_by_hand_ends_its_driver(state: str) -> None:
     world = World(PAIR, cluster=DetachedCluster())
-    with pytest.raises(NotMine, match="was set to another state"):
+    with fails_with("task-set-to-another-state"):
         world.go("P", on_start=lambda: _leave(world, state))
     outcome = world.journal().read_outcome("P", 1)
     assert outcome is not None

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from expected_errors import fails_with
 from fakes import CHAIN, DIAMOND, FORK, PAIR, PUBLISH, FakeApplication, Hooks, InlineThread, Killed, Process, World
 
 from airflow_recovery.attempt import attempt, region_task
@@ -16,9 +17,7 @@ from airflow_recovery.errors import (
     AttemptLost,
     ClearNotConfigured,
     InputLost,
-    JobDefinitionError,
     NotMine,
-    RecordInvalid,
     RegionFailed,
 )
 from airflow_recovery.journal import codec, journal
@@ -208,7 +207,7 @@ def test_fault_13_two_drivers_of_one_region_one_outcome_wins():
         world.airflow.lose_heartbeat("P")
         assert world.go("P").attempt == 2
 
-    with pytest.raises(AttemptLost, match="P@1 of process writer-1 was fenced by process writer-2"):
+    with fails_with("fenced-while-running", region="P", attempt=1):
         world.go("P", on_written=second_try)
     attempts = world.state().of("P").attempts
     assert [attempts[n].outcome.state for n in (1, 2)] == [AttemptState.FENCED, AttemptState.FINISHED]
@@ -255,7 +254,7 @@ def test_fault_14_an_old_attempt_that_finishes_after_the_new_one_committed_is_re
         world.go_all("PC")
         world.publish()
 
-    with pytest.raises(AttemptLost, match="P@1 of process writer-1 was fenced by process writer-2"):
+    with fails_with("fenced-while-running", region="P", attempt=1):
         world.go("P", on_written=everything_else_first)
     assert world.current("P") == 2
     assert world.airflow.is_green
@@ -355,7 +354,7 @@ def test_a_finish_that_is_too_large_to_be_read_fails_at_once_and_the_run_goes_on
     monkeypatch.setattr(codec, "MAX_RECORD_BYTES", 5_000)
     monkeypatch.setattr(journal, "_MANY_FILES", 50 if is_foreseen else 100)
     files = tuple(ExternalObject("P", f"s3://lake/{number:03}.csv", 1, "v1") for number in range(100))
-    with pytest.raises(JobDefinitionError, match=r"outcome of P, which reads 100 files.* fewer and larger") as error:
+    with fails_with("record-too-large-to-write") as error:
         world.go("P", externals=files)
     assert error.value.kind.is_final
     # Where the listing alone says so, nothing has run.
@@ -372,14 +371,14 @@ def test_control_a_finish_that_is_too_large_is_written_and_nobody_can_go_on(monk
     files = tuple(ExternalObject("P", f"s3://lake/{number:03}.csv", 1, "v1") for number in range(100))
     world.go("P", externals=files)
     monkeypatch.setattr(codec, "MAX_RECORD_BYTES", 5_000)
-    with pytest.raises(RecordInvalid, match="more than the limit"):
+    with fails_with("record-too-large"):
         world.go("C")
 
 
 def test_an_application_that_ends_without_an_outcome_has_failed(monkeypatch):
     world = World(PAIR)
     monkeypatch.setattr(FakeApplication, "run", lambda self, attempt: None)
-    with pytest.raises(RegionFailed, match="without an outcome"):
+    with fails_with("application-without-outcome"):
         world.go("P")
     assert world.state().of("P").attempts[1].outcome.state is AttemptState.FENCED
 
@@ -418,7 +417,7 @@ def test_fault_76_control_without_looking_at_the_outcome_it_fails(monkeypatch):
 def test_fault_46_input_deleted_between_check_and_read_wakes_the_producer():
     world = World(PAIR)
     world.go("P")
-    with pytest.raises(InputLost, match="P: result is missing"):
+    with fails_with("input-cleared", lost={"P": "OUTPUT_MISSING"}):
         world.go("C", on_start=lambda: world.delete_results("P", 1))
     # C is not the one to be retried for ever: P is woken, and C waits for it.
     assert world.airflow.ready() == ["P"]
@@ -447,7 +446,7 @@ def test_after_a_failure_a_try_evaluates_what_has_changed_since_its_pre_check(mo
     monkeypatch.setattr(Evaluation, "_evaluate_region", spy)
     if forgets:
         monkeypatch.setattr(Evaluation, "_take_over", lambda self, before: None)
-    with pytest.raises(InputLost, match="C: result is missing"):
+    with fails_with("input-cleared", lost={"C": "OUTPUT_MISSING"}):
         world.go("E", on_start=lose)
     assert set(evaluated) == ({"P", "C", "E"} if forgets else {"E"})
 
@@ -477,7 +476,7 @@ def test_fault_49_a_released_input_restarts_its_producer_and_is_never_read():
     world = World(PAIR)
     world.go("P")
     world.release("P", 1)
-    with pytest.raises(InputLost, match="P: result was released"):
+    with fails_with("input-cleared", lost={"P": "OUTPUT_RELEASED"}):
         world.go("C")
     world.until_green()
     assert world.ran == [("P", 1), ("P", 2), ("C", 1)]
@@ -496,7 +495,7 @@ def test_fault_49_a_release_after_the_claim_stops_the_attempt(monkeypatch):
 
     process.gate = release_in_between
     monkeypatch.setattr(attempt, "threading", SimpleNamespace(Thread=InlineThread))
-    with pytest.raises(InputLost, match="P: result was released"):
+    with fails_with("input-cleared", lost={"P": "OUTPUT_RELEASED"}):
         world.go("C", process=process)
     outcome = world.state().of("C").attempts[1].outcome
     assert (outcome.state, outcome.cause) == (AttemptState.FENCED, FenceCause.LOST_INPUT)
@@ -565,7 +564,7 @@ def a_loss_without_a_clear_client() -> World:
     world = World({"P": (), "D": ("P",), "E": ("P",)}, can_clear=False, retries=0)
     world.go_all("PD")
     world.delete_results("P", 1)
-    with pytest.raises(ClearNotConfigured, match="By hand: clear P, each with its downstream tasks"):
+    with fails_with("no-way-to-clear", lost={"P": "OUTPUT_MISSING"}):
         world.go("E")
     return world
 

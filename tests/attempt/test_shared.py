@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 from backfill import Backfill, SharedWorld, go
 from clocked import DAY_S, HOUR_S, sweep, told
+from expected_errors import fails_with
 from fakes import InlineThread, Killed, Process
 
 from airflow_recovery.attempt import attempt, shared
@@ -16,7 +17,7 @@ from airflow_recovery.attempt.heartbeat_watch import HeartbeatWatch
 from airflow_recovery.attempt.region_task import Decision
 from airflow_recovery.attempt.shared import SharedApplication, shared_key
 from airflow_recovery.driver.heartbeat import Heartbeat
-from airflow_recovery.errors import InputLost, RegionFailed
+from airflow_recovery.errors import InputLost
 from airflow_recovery.journal import journal as journal_module
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import SHARED, shared_identity
@@ -307,7 +308,7 @@ def test_case_12_an_adopter_that_comes_while_the_shared_result_is_purged_sees_it
             assert "closed" in {entry.action.value for entry in sweep(first, **PURGE).entries}
 
     seen: list[str] = []
-    with pytest.raises(Exception, match="was released while this run adopted it"):
+    with fails_with("shared-released"):
         second.go("S", process=Process(gate=closed_meanwhile))
     assert second.go("S").outcome.shared.attempt == 2
 
@@ -336,7 +337,7 @@ def while_it_is_released(backfill: Backfill) -> Process:
 def test_an_adopter_that_comes_while_the_shared_result_is_released_sees_it():
     backfill = Backfill(2)
     second = backfill.worlds[1]
-    with pytest.raises(RegionFailed, match="was released while this run adopted it"):
+    with fails_with("shared-released"):
         second.go("S", process=while_it_is_released(backfill))
     assert second.go("S").outcome.shared.attempt == 2
 

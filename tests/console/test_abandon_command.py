@@ -6,13 +6,14 @@ import json
 import shlex
 
 import pytest
+from expected_errors import fails_with
 from fakes import Process
 from sink_world import SinkWorld
 
 from airflow_recovery.attempt.abandon import abandon, look_at_abandon
 from airflow_recovery.attempt.commit import roll_forward
 from airflow_recovery.console.exit_codes import ExitCode
-from airflow_recovery.errors import AttemptLost, Refused
+from airflow_recovery.errors import AttemptLost
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.model.committing import CommitKind, CommitMode
 from airflow_recovery.model.records import CommitEnd
@@ -116,6 +117,6 @@ def test_a_try_that_was_faster_is_not_overruled(recorded, sink):
     world = sink(CommitKind.TOKEN, CommitMode.REPLACE)
     found = look_at_abandon(world.journal(), world.state(), SINK, lambda spec: world.target.committer(spec))
     world.go(SINK)
-    with pytest.raises(Refused, match="has gone on with busiest@1 meanwhile"):
+    with fails_with("abandoned-too-late"):
         abandon(world.journal(writer="ann"), found, "ann", "given up")
     assert end_of(world) is CommitEnd.COMMITTED

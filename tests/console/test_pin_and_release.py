@@ -8,11 +8,12 @@ import time
 from pathlib import Path
 
 import pytest
+from expected_errors import fails_with
 from fakes import Hooks, Killed, Process
 
 from airflow_recovery.attempt.pin import pin as pin_data
 from airflow_recovery.console.exit_codes import ExitCode
-from airflow_recovery.errors import Refused, StoreAccessDenied
+from airflow_recovery.errors import StoreAccessDenied
 from airflow_recovery.journal.run_state import Attempt
 from airflow_recovery.model.records import Pin
 from airflow_recovery.results.release import Releaser
@@ -155,7 +156,7 @@ def test_of_a_pin_and_a_release_at_once_one_sees_the_other(world):
 def test_the_other_way_round_the_person_hears_that_it_is_too_late(world):
     before = world.state()
     world.release("by_route", 1)
-    with pytest.raises(Refused, match="released already"):
+    with fails_with("pin-released"):
         pin_data(world.journal(), before, "by_route", 1, "ann", "audit")
 
 

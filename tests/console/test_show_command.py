@@ -8,6 +8,7 @@ import sys
 from datetime import datetime, timedelta
 
 import pytest
+from expected_errors import fails_with
 from fakes import Hooks, Killed, Process
 
 from airflow_recovery.console.exit_codes import ExitCode
@@ -79,7 +80,7 @@ def test_a_report_of_loss_and_a_release_are_told(recorded):
     world = recorded.world()
     world.go_all(["raw"])
     world.delete_results("raw", 1)
-    with pytest.raises(Exception, match="can't run before raw has"):
+    with fails_with("input-cleared", cleared=["raw"]):
         world.go("by_route")
     world.until_green()
     world.release("raw", 2)

@@ -8,10 +8,10 @@ from importlib.util import MAGIC_NUMBER
 from pathlib import Path
 
 import pytest
+from expected_errors import fails_with
 from our_imports import imports_of
 
 from airflow_recovery.driver.code_archive import build_archive
-from airflow_recovery.errors import CodeReplaced, ConfigurationError
 from airflow_recovery.job import package_files
 from airflow_recovery.job.module_code import canonical, find_module
 from airflow_recovery.rooms import ANNEX_ROOMS, reachable
@@ -90,13 +90,13 @@ def test_code_is_taken_from_its_folder_where_an_archive_stands_before_it_on_the_
 def test_folder_of_somebody_else_is_refused(code: Path, own_cache: Path) -> None:
     own_cache.mkdir(mode=0o777)
     own_cache.chmod(0o777)
-    with pytest.raises(ConfigurationError, match="only this user"):
+    with fails_with("folder-not-private"):
         build_archive("lonely:job")
 
 
 def test_code_that_is_nowhere_is_refused(code: Path) -> None:
     for job in ("nosuchpackage.jobs:job", "sys:job"):
-        with pytest.raises(ConfigurationError, match="package or module in files"):
+        with fails_with("package-not-in-files"):
             build_archive(job)
 
 
@@ -236,7 +236,7 @@ def test_a_replaced_file_whose_bytes_were_not_kept_ends_the_attempt(tmp_path: Pa
     files.keep(str(other), b"b")
     assert files.content(str(other)) == b"b", "it was not replaced"
     other.write_bytes(b"c")
-    with pytest.raises(CodeReplaced, match=r"Expected .*b.csv to stay as it was when this try began"):
+    with fails_with("code-replaced-before-start"):
         files.content(str(other))
     files.keep_digest(str(path), "")
     assert files.keep(str(other), b"c"), "there is room again"

@@ -7,11 +7,12 @@ import threading
 from pathlib import Path
 
 import pytest
+from expected_errors import fails_with
 
 from airflow_recovery.driver.fencing import FenceWatch, is_fenced
 from airflow_recovery.driver.heartbeat import INTERVAL_S, SHORTEST_INTERVAL_S, Beat, Heartbeat, interval_s
 from airflow_recovery.driver.process_identity import own_process
-from airflow_recovery.errors import AttemptLost, ObjectMissing, StoreUnavailable
+from airflow_recovery.errors import ObjectMissing, StoreUnavailable
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.model.records import AttemptState, AttemptTrace, FenceCause, Outcome, RunIdentity
 from airflow_recovery.store.local import LocalStore
@@ -114,7 +115,7 @@ def test_fault_11_a_fenced_attempt_is_stopped_and_ends_as_such_whatever_its_work
             assert fenced.is_stopped_twice.wait(HANG_S)
             raise RuntimeError("SparkContext was shut down")
 
-    with pytest.raises(AttemptLost, match="fenced while it was at work") as raised:
+    with fails_with("fenced-at-work") as raised:
         work()
     assert str(raised.value.__context__) == "SparkContext was shut down"
     assert signs.is_fenced

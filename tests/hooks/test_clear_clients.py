@@ -7,6 +7,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+from expected_errors import fails_with
 
 from airflow_recovery import errors
 from airflow_recovery.attempt.clear_protocol import ALIVE_KEY, CALL_KEY, CLEARS_KEY, Answer, Call, Operation
@@ -110,9 +111,7 @@ def test_neither_clear_client_observes_nothing_and_names_both_settings() -> None
 
     assert clear_client.observe() is None
     assert clear_client.observe() is None
-    with pytest.raises(
-        errors.ClearNotConfigured, match=r"^a of d / r .*\[state_store\] backend.*\[recovery\] api_conn_id"
-    ):
+    with fails_with("clear-has-no-way"):
         clear_client.clear(ClearRequest(producers={"a": "id-a"}))
     assert store.calls == 1  # that there is no backend was learned by the first question
 
@@ -132,14 +131,14 @@ def test_a_zombie_is_told_so(status: int) -> None:
     clear_client = open_clear_client(context(Store(refuse=status)))
 
     for act in (clear_client.live_check, clear_client.observe, lambda: clear_client.clear(ClearRequest())):
-        with pytest.raises(errors.NotMine, match=f"id-me.*HTTP {status}"):
+        with fails_with("not-mine-any-more"):
             act()
 
 
 def test_a_server_that_fails_is_no_verdict_about_the_task() -> None:
     clear_client = open_clear_client(context(Store(refuse=500)))
 
-    with pytest.raises(errors.RecoveryError, match="HTTP 500") as raised:
+    with fails_with("state-store-refuses", status=500) as raised:
         clear_client.live_check()
     assert not isinstance(raised.value, errors.NotMine)
 
@@ -149,7 +148,7 @@ def test_a_task_whose_key_is_gone_is_a_zombie() -> None:
         def get(self, key: str, default: Any = None) -> Any:
             return default
 
-    with pytest.raises(errors.NotMine, match="not readable"):
+    with fails_with("written-not-readable"):
         StateStoreClient(OwnTaskInstance(context(Emptied()))).observe()
 
 
@@ -157,7 +156,7 @@ def test_the_servers_refusal_is_told() -> None:
     store = Store()
     store.error = "no such run"
 
-    with pytest.raises(errors.RecoveryError, match="refused to observe: no such run"):
+    with fails_with("api-server-refuses"):
         open_clear_client(context(store)).observe()
 
 

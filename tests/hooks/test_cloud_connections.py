@@ -10,11 +10,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from expected_errors import fails_with
 
 from airflow_recovery.driver.region_spec import StoreSpec
 from airflow_recovery.driver.stores import cloud_variable, open_spec_store
 from airflow_recovery.driver.submit import s3a_conf
-from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.hooks.cloud_connections import azure_access, google_access
 from airflow_recovery.hooks.settings import RecoverySettings
 from airflow_recovery.hooks.stores import open_stores
@@ -49,7 +49,7 @@ def test_a_service_accounts_key_is_taken_from_googles_connection(connect: Any, e
 def test_a_key_file_is_read(connect: Any, tmp_path: Path) -> None:
     path = tmp_path / "key.json"
     connect("google_cloud_platform", extra={"key_path": str(path)})
-    with pytest.raises(ConfigurationError, match=r"key file of connection 'cloud'.*No such file"):
+    with fails_with("key-file-unreadable", connection="cloud"):
         google_access("cloud")
     path.write_text(json.dumps(KEY))
     assert json.loads(google_access("cloud").options["service_account_key"]) == KEY
@@ -63,21 +63,21 @@ def test_without_a_key_the_machine_has_an_identity_of_its_own(connect: Any) -> N
 
 
 @pytest.mark.parametrize(
-    ("extra", "said"),
+    ("extra", "code"),
     [
-        ({"impersonation_chain": "you@p.iam"}, "found impersonation_chain"),
-        ({"key_secret_name": "s"}, "found key_secret_name"),
-        ({"is_anonymous": True}, "found is_anonymous"),
-        ({"keyfile_dict": {"type": "external_account"}}, "type 'external_account'"),
-        ({"keyfile_dict": "private and no JSON"}, "other text"),
-        ({"keyfile_dict": KEY, "endpoint_url": "storage:9000"}, "begin with http"),
+        ({"impersonation_chain": "you@p.iam"}, "key-of-other-kind"),
+        ({"key_secret_name": "s"}, "key-of-other-kind"),
+        ({"is_anonymous": True}, "key-of-other-kind"),
+        ({"keyfile_dict": {"type": "external_account"}}, "service-account-key-unfit"),
+        ({"keyfile_dict": "private and no JSON"}, "service-account-key-unfit"),
+        ({"keyfile_dict": KEY, "endpoint_url": "storage:9000"}, "endpoint-unfit"),
     ],
 )
 def test_what_is_not_read_of_googles_connection_is_refused_by_name(
-    connect: Any, extra: dict[str, Any], said: str
+    connect: Any, extra: dict[str, Any], code: str
 ) -> None:
     connect("google_cloud_platform", extra=extra)
-    with pytest.raises(ConfigurationError, match=said) as refused:
+    with fails_with(code) as refused:
         google_access("cloud")
     assert "private" not in str(refused.value)
 
@@ -126,7 +126,7 @@ def test_azures_connection_is_read_as_airflows_hook_reads_it(
 )
 def test_a_connection_of_another_account_is_refused(connect: Any, fields: dict[str, Any]) -> None:
     connect("wasb", **fields)
-    with pytest.raises(ConfigurationError, match=r"'cloud' to be of the storage account 'acc'.*found 'other'"):
+    with fails_with("connection-of-other-account", connection="cloud", found="other"):
         azure_access("cloud", BOX)
 
 
@@ -154,7 +154,7 @@ HOSTS = ("dfs.evil.example", "dfs.core.windows.net.evil.example", "dfs.evilcore.
 def test_the_credentials_go_to_no_host_that_a_location_names(connect: Any, clients: Clients, host: str) -> None:
     connect("wasb", login="acc", extra={"sas_token": "?sv=1&sig=2"})
     location = f"abfss://box@acc.{host}/x"
-    with pytest.raises(ConfigurationError, match=rf"host of Azure .*found '{host.removeprefix('dfs.')}'.*endpoint_url"):
+    with fails_with("cloud-options-unfit"):
         AzureStore(location, azure_access("cloud", location)).prepare()
     assert clients.endpoints == []
 
@@ -187,14 +187,14 @@ def test_a_connection_of_the_wrong_type_is_refused(connect: Any, uri: str) -> No
     connect("aws", login="k", password="s")
     settings = RecoverySettings(uri, "file:///r", gcp_conn_id="cloud", wasb_conn_id="cloud")
     option = "gcp_conn_id" if uri.startswith("gs") else "wasb_conn_id"
-    with pytest.raises(ConfigurationError, match=rf"\[recovery\] {option} to be of type .*found 'aws'"):
+    with fails_with("connection-of-other-cloud", option=option, found="aws"):
         _ = open_stores(settings).journal
 
 
 @pytest.mark.parametrize("uri", ["gs://b/journal", f"{BOX}/journal"])
 def test_a_connection_that_is_missing_is_named(uri: str) -> None:
     settings = RecoverySettings(uri, "file:///r", gcp_conn_id="no_such", wasb_conn_id="no_such")
-    with pytest.raises(ConfigurationError, match=r"connection 'no_such' of \[recovery\]"):
+    with fails_with("connection-unknown", connection="no_such"):
         _ = open_stores(settings).journal
 
 

@@ -9,6 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
+from expected_errors import fails_with
 
 from airflow_recovery.attempt.clear_protocol import Caller
 from airflow_recovery.attempt.task_instances import ClearRequest, Observation, TaskTry
@@ -133,7 +134,7 @@ def test_what_the_server_says_is_told(
 
 
 def test_a_wrong_password_names_the_connection(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ConfigurationError, match=r"connection 'airflow_recovery_default'.*HTTP 401"):
+    with fails_with("api-user-refused", connection="airflow_recovery_default", status=401):
         connect(monkeypatch, host=api.url, password="wrong").observe("d", "r")
 
 
@@ -149,7 +150,7 @@ def test_a_server_that_is_not_there_is_a_clear_error(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr("airflow_recovery.hooks.recovery_api.RETRIES", 0)
     hook = connect(monkeypatch, host=f"http://127.0.0.1:{free_port()}")
-    with pytest.raises(RecoveryError, match="Expected Airflow's API server at http://127"):
+    with fails_with("api-no-answer"):
         hook.observe("d", "r")
 
 
@@ -167,9 +168,9 @@ def test_addresses(monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any], ur
 
 
 def test_a_connection_without_host_or_with_another_auth_is_refused(monkeypatch: pytest.MonkeyPatch, api: Api) -> None:
-    with pytest.raises(ConfigurationError, match="found no host"):
+    with fails_with("api-without-host"):
         connect(monkeypatch).observe("d", "r")
-    with pytest.raises(ConfigurationError, match="one of password, token, none, found 'kerberos'"):
+    with fails_with("auth-unknown", found="kerberos"):
         connect(monkeypatch, host=api.url, extra={"auth": "kerberos"}).observe("d", "r")
 
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
+from expected_errors import fails_with
 
 from airflow_recovery.driver.region_spec import StoreSpec
 from airflow_recovery.driver.stores import open_spec_store
 from airflow_recovery.driver.submit import s3a_conf
-from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.hooks.settings import RecoverySettings
 from airflow_recovery.hooks.stores import open_stores
 from airflow_recovery.store.s3 import S3Store
@@ -52,7 +52,7 @@ def test_what_is_set_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_missing_journal_names_the_setting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AIRFLOW__RECOVERY__JOURNAL")
 
-    with pytest.raises(ConfigurationError, match=r"\[recovery\] journal.*AIRFLOW__RECOVERY__JOURNAL"):
+    with fails_with("journal-not-set"):
         RecoverySettings.load()
 
 
@@ -60,7 +60,7 @@ def test_a_missing_journal_names_the_setting(monkeypatch: pytest.MonkeyPatch) ->
 def test_results_among_the_journals_are_refused(monkeypatch: pytest.MonkeyPatch, results: str) -> None:
     monkeypatch.setenv("AIRFLOW__RECOVERY__RESULTS", results)
 
-    with pytest.raises(ConfigurationError, match=r"\[recovery\] results.*prefix of its own"):
+    with fails_with("results-among-journals"):
         RecoverySettings.load()
 
 
@@ -68,7 +68,7 @@ def test_results_among_the_journals_are_refused(monkeypatch: pytest.MonkeyPatch,
 def test_a_wrong_timeout_names_the_setting(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
     monkeypatch.setenv("AIRFLOW__RECOVERY__REQUEST_TIMEOUT", value)
 
-    with pytest.raises(ConfigurationError, match=r"\[recovery\] request_timeout"):
+    with fails_with("request-timeout-not-above-0", "request-timeout-unfit"):
         RecoverySettings.load()
 
 
@@ -111,7 +111,7 @@ def test_an_endpoint_without_scheme_is_refused(monkeypatch: pytest.MonkeyPatch) 
     connection = {"conn_type": "aws", "login": "k", "password": "s", "extra": {"endpoint_url": "minio:9000"}}
     monkeypatch.setenv("AIRFLOW_CONN_AWS", json.dumps(connection))
 
-    with pytest.raises(ConfigurationError, match="begin with http"):
+    with fails_with("endpoint-unfit"):
         _ = open_stores(RecoverySettings("s3://bucket/journal", "/tmp", aws_conn_id="aws")).journal
 
 
@@ -155,7 +155,7 @@ def signed_by(store: object) -> str:
 def test_results_with_credentials_of_their_own_need_those_of_the_journal_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW__RECOVERY__RESULTS_AWS_CONN_ID", "data")
 
-    with pytest.raises(ConfigurationError, match=r"\[recovery\] aws_conn_id beside"):
+    with fails_with("journal-connection-missing"):
         RecoverySettings.load()
 
 
@@ -177,7 +177,7 @@ def test_a_connections_encryption_is_for_journal_and_spark(monkeypatch: pytest.M
 def test_what_a_connection_can_not_ask_for_names_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     connect(monkeypatch, "aws", "key", service_config={"s3": {"extra_args": {"ACL": "public-read"}}})
 
-    with pytest.raises(ConfigurationError, match=r"Connection 'aws'.*ServerSideEncryption"):
+    with fails_with("encryption-arguments-unfit", connection="aws"):
         _ = open_stores(RecoverySettings("s3://bucket/journal", "/tmp", aws_conn_id="aws")).journal
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
+from expected_errors import fails_with
 
-from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.hooks.settings import RecoverySettings
 from airflow_recovery.hooks.sinks import AirflowSinkResources, open_committers
 from airflow_recovery.hooks.stores import open_stores
@@ -38,7 +38,7 @@ def test_a_connection_is_an_address_that_does_not_show_its_password(resources, m
 
 
 def test_a_connection_that_is_not_there_is_named(resources):
-    with pytest.raises(ConfigurationError, match="'nowhere'"):
+    with fails_with("sink-connection-missing", connection="nowhere"):
         resources.database("nowhere")
 
 

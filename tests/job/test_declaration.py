@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from expected_errors import fails_with
 
 from airflow_recovery import BLOCKING, PIPELINED, FilePattern, Job, JobDefinitionError, ResultType, files, job
 from airflow_recovery.job import VertexInput, VertexKind
@@ -120,13 +121,13 @@ def refused(declare: Callable[[Job], object], *texts: str) -> None:
 
 @pytest.mark.parametrize("name", ["", "  ", None, 3])
 def test_a_job_has_a_name(name: Any) -> None:
-    with pytest.raises(JobDefinitionError, match="expected name="):
+    with fails_with("argument-unfit", argument="name"):
         job(name)
 
 
 @pytest.mark.parametrize("packages", ["common", ["a.b"], [1]])
 def test_packages_are_top_level_packages(packages: Any) -> None:
-    with pytest.raises(JobDefinitionError, match="top-level packages"):
+    with fails_with("packages-unfit"):
         job("flights", packages=packages)
 
 
@@ -250,7 +251,7 @@ def test_a_determinism_is_one_of_three(given: Any) -> None:
         "expected deterministic= as 'always', 'verify' or 'assume'",
         repr(given),
     )
-    with pytest.raises(JobDefinitionError, match="job 'x': expected deterministic="):
+    with fails_with("determinism-unfit", where="job 'x'"):
         job("x", deterministic=given)
 
 
@@ -308,7 +309,7 @@ def test_fault_79_a_result_that_nobody_reads_is_refused() -> None:
 
 
 def test_fault_79_empty_job_is_refused() -> None:
-    with pytest.raises(JobDefinitionError, match="job 'empty': expected at least one vertex"):
+    with fails_with("job-without-vertex", job="empty"):
         job("empty").validate()
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from expected_errors import fails_with
 
-from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.job import Job, job
 from airflow_recovery.model.failover_strategy import FailoverStrategy
 from airflow_recovery.model.result_type import BLOCKING
@@ -42,12 +42,12 @@ def test_the_mode_and_the_strategy_make_one_strategy(options: dict[str, Any], st
 
 
 def test_individual_needs_readers_that_may_keep_what_they_read():
-    with pytest.raises(JobDefinitionError, match=r"'numbers'.*expected deterministic='assume'.*region 'total'"):
+    with fails_with("individual-not-assumed", region="total"):
         pair(failover_strategy="individual").validate()
     pair(failover_strategy="individual", deterministic="assume").validate()
 
 
 @pytest.mark.parametrize("options", [{"failover_strategy": "regional"}, {"recovery_mode": "job_level"}])
 def test_an_unknown_one_is_refused_with_those_that_there_are(options: dict[str, Any]):
-    with pytest.raises(JobDefinitionError, match=r"region, full, individual.*TASK_LEVEL, JOB_LEVEL"):
+    with fails_with("failover-strategy-unknown"):
         pair(**options)

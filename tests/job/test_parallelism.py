@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from expected_errors import fails_with
 
 from airflow_recovery import BLOCKING, JobDefinitionError, files, job, per_file, same_as
 from airflow_recovery.job import Job
@@ -142,13 +143,17 @@ def test_what_can_not_be_split_is_refused_with_advice(options: dict[str, Any], t
 
 
 def test_same_as_leads_somewhere() -> None:
-    for parallelism, text in (("nobody", "does not exist"), ("a", "itself"), ("b", "declares none")):
+    for parallelism, code in (
+        ("nobody", "same-as-leads-nowhere"),
+        ("a", "same-as-leads-nowhere"),
+        ("b", "same-as-declares-none"),
+    ):
         made = job("j")
         declare(made, "a", parallelism=same_as(parallelism))
         declare(made, "b")
-        with pytest.raises(JobDefinitionError, match=text):
+        with fails_with(code):
             made.parallelism_of("a")
-    with pytest.raises(JobDefinitionError, match="name of a vertex"):
+    with fails_with("same-as-no-name"):
         same_as("")
 
 
@@ -156,5 +161,5 @@ def test_one_application_has_one_kind_of_subtasks() -> None:
     made = job("j")
     declare(made, "a", parallelism=DAYS)
     declare(made, "b", "a", sink=True)
-    with pytest.raises(JobDefinitionError, match=r"vertex 'b': reads 'a', which is PIPELINED.*result=BLOCKING"):
+    with fails_with("pipelined-other-subtasks", where="job 'j', vertex 'b'", input="a"):
         made.regions()

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from expected_errors import fails_with
 
-from airflow_recovery import BLOCKING, BLOCKING_PERSISTENT, Job, JobDefinitionError, files, job
+from airflow_recovery import BLOCKING, BLOCKING_PERSISTENT, Job, files, job
 from airflow_recovery.attempt import job_plan, shared_code
 from airflow_recovery.attempt.job_plan import plan_job
 from airflow_recovery.driver.region_spec import RunFacts
@@ -46,7 +47,7 @@ def test_regions_whose_results_all_outlive_the_run_are_marked_in_the_plan():
 
 
 def test_a_result_of_a_run_cannot_be_read_by_a_shared_one():
-    with pytest.raises(JobDefinitionError, match=r"'airports': is BLOCKING_PERSISTENT and reads 'raw'.*Declare 'raw'"):
+    with fails_with("persistent-reads-other", input="raw"):
         declared(source=BLOCKING).regions()
 
 
@@ -61,7 +62,7 @@ def test_one_application_does_not_make_shared_and_other_results():
     def count(raw: Any) -> Any:
         return raw
 
-    with pytest.raises(JobDefinitionError, match="its region also makes count, which belongs to the run"):
+    with fails_with("persistent-beside-other", others=["count"]):
         flights.regions()
 
 
@@ -76,7 +77,7 @@ def test_a_source_that_hides_what_it_reads_cannot_be_shared_without_a_version():
         flights.sink(name="daily")(lambda raw: raw)
         return flights
 
-    with pytest.raises(JobDefinitionError, match=r"reads something that is not declared.*splits=files.*version="):
+    with fails_with("persistent-reads-undeclared"):
         shared().regions()
     assert shared(version="2026-01").regions().names == ("raw", "daily")
 
@@ -94,7 +95,7 @@ def test_a_vertex_that_knows_its_run_cannot_be_shared():
     def report(dated: Any) -> Any:
         return dated
 
-    with pytest.raises(JobDefinitionError, match=r"takes context.*runs that share it have different ones"):
+    with fails_with("persistent-takes-context"):
         flights.regions()
 
 

@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import pytest
+from expected_errors import fails_with
 
-from airflow_recovery import FileSplit, FileSplits, JobDefinitionError, files
+from airflow_recovery import FileSplit, FileSplits, files
 
 
 @pytest.mark.parametrize("pattern", ["", "  ", None, ["s3://lake/*"]])
 def test_a_pattern_is_a_text(pattern: object) -> None:
-    with pytest.raises(JobDefinitionError, match=r"files\(\): expected pattern= as a text"):
+    with fails_with("argument-unfit", where="files()", argument="pattern"):
         files(pattern)  # type: ignore[arg-type]
 
 

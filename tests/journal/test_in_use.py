@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from expected_errors import fails_with
 
-from airflow_recovery.errors import NothingRecorded
 from airflow_recovery.journal.in_use import read_run
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.plans import plan_hash
@@ -29,10 +29,10 @@ def a_claim(region: str, attempt: int, plan: PlanRecord, at: str) -> Claim:
 
 
 def test_a_journal_without_a_plan(journal: Journal) -> None:
-    with pytest.raises(NothingRecorded, match="holds no plan: no region has claimed an attempt"):
+    with fails_with("journal-without-plan"):
         read_run(journal)
     journal.close(Closed(), 1)
-    with pytest.raises(NothingRecorded, match="It was purged"):
+    with fails_with("journal-without-plan"):
         read_run(journal)
 
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from expected_errors import fails_with
 
-from airflow_recovery.errors import ConfigurationError, ObjectMissing
 from airflow_recovery.journal.null_journal import NullJournal, unrecorded
 from airflow_recovery.journal.plans import plan_hash
 from airflow_recovery.model.manifest import PartitionManifest
@@ -69,10 +69,10 @@ def test_the_newest_finish_of_an_input_is_read_whatever_code_made_it(tmp_path: P
 
 def test_an_input_that_nobody_made_is_named(tmp_path: Path) -> None:
     found = journal(tmp_path)
-    with pytest.raises(ObjectMissing, match=r"a has made nothing in run manual .* Clear a"):
+    with fails_with("nothing-made-without-recovery", region="a"):
         found.load(found.list(["a", "b"]), ["a"])
 
 
 def test_a_region_that_commits_can_not_be_claimed(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="b: expected recovery to be on"):
+    with fails_with("commit-without-recovery", region="b"):
         journal(tmp_path, committing={"b"}).claim(claim("b", 1))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from expected_errors import fails_with
 
 from airflow_recovery.errors import ConfigurationError, RecordInvalid, StoreAccessDenied
 from airflow_recovery.journal.owner import JOURNAL_KEY, OWNER_KEY, check_owner, check_results, own_prefix, own_results
@@ -16,7 +17,7 @@ from airflow_recovery.testing import CountingStore, Fault, FaultKind, FaultyStor
 def test_fault_82_the_second_deployment_is_refused_with_the_name_of_the_first(store: ObjectStore) -> None:
     own_prefix(store, "prod")
     own_prefix(store, "prod")
-    with pytest.raises(ConfigurationError, match="journal of deployment 'dev', found that of 'prod'"):
+    with fails_with("journal-of-other-deployment", expected="deployment 'dev'", found="'prod'"):
         own_prefix(store, "dev")
     store.delete([OWNER_KEY])
     own_prefix(store, "dev")
@@ -30,7 +31,7 @@ def test_fault_82_of_two_that_begin_at_once_one_is_refused(local_store: LocalSto
             own_prefix(local_store, "prod")
             return super().put_if_absent(key, body)
 
-    with pytest.raises(ConfigurationError, match="found that of 'prod'"):
+    with fails_with("journal-of-other-deployment", found="'prod'"):
         own_prefix(Overtaken(local_store), "dev")
 
 
@@ -62,14 +63,12 @@ def test_fault_109_a_deployment_without_a_name_has_its_journal_too(store: Object
     own_prefix(store, "")
     own_prefix(store, "")
     check_owner(store, "")
-    with pytest.raises(
-        ConfigurationError, match="journal of deployment 'dev', found that of a deployment without a name"
-    ):
+    with fails_with("journal-of-other-deployment", expected="deployment 'dev'", found="a deployment without a name"):
         own_prefix(store, "dev")
     store.delete([OWNER_KEY])
     own_prefix(store, "prod")
     for refuses in (own_prefix, check_owner):
-        with pytest.raises(ConfigurationError, match="journal of a deployment without a name, found that of 'prod'"):
+        with fails_with("journal-of-other-deployment", expected="a deployment without a name", found="'prod'"):
             refuses(store, "")
 
 
@@ -95,7 +94,7 @@ def test_fault_102_results_are_those_of_the_first_journal(store: ObjectStore) ->
     # The way out that it names.
     results.delete([OWNER_KEY])
     own_results(two, results)
-    with pytest.raises(ConfigurationError, match="found that it holds those of the journal"):
+    with fails_with("results-of-other-journal"):
         own_results(one, results)
 
 
@@ -107,7 +106,7 @@ def test_fault_102_of_two_journals_that_begin_at_once_one_is_refused(store: Obje
             own_results(one, results)
             return super().put_if_absent(key, body)
 
-    with pytest.raises(ConfigurationError, match="found that it holds those of the journal"):
+    with fails_with("results-of-other-journal"):
         own_results(two, Overtaken(results))
     own_results(one, results)
 
@@ -137,11 +136,11 @@ def test_fault_102_a_journal_that_was_moved_is_told_what_to_do(s3_store: Any) ->
     own_results(one, results)
     for each in list(one.list()):
         two.put(each.key, one.get(each.key).body)
-    with pytest.raises(ConfigurationError, match="since it was moved here or is gone, delete"):
+    with fails_with("results-of-other-journal"):
         own_results(two, results)
     results.delete([OWNER_KEY])
     own_results(two, results)
-    with pytest.raises(ConfigurationError, match="found that it holds those of the journal"):
+    with fails_with("results-of-other-journal"):
         check_results(one, results)
 
 
@@ -157,7 +156,7 @@ def test_fault_102_a_journal_that_was_emptied_does_not_write_over_its_old_result
     one, results = in_background(store, "one"), in_background(store, "results")
     own_results(one, results)
     one.delete([JOURNAL_KEY])
-    with pytest.raises(ConfigurationError, match="it is new"):
+    with fails_with("results-of-other-journal"):
         own_results(one, results)
 
 

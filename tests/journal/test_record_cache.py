@@ -8,8 +8,8 @@ import uuid
 from pathlib import Path
 
 import pytest
+from expected_errors import fails_with
 
-from airflow_recovery.errors import RecordInvalid
 from airflow_recovery.journal import record_cache
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.record_cache import RecordCache, SnapshotPace
@@ -167,7 +167,7 @@ def test_an_entry_of_another_etag_does_not_count(counted):
     key = journal.layout.attempt("r000", 1, "outcome")
     document = json.loads(counted.get(key).body)
     counted.put(key, json.dumps({**document, "dag_id": "another"}).encode())
-    with pytest.raises(RecordInvalid, match="belongs to another journal"):
+    with fails_with("record-of-other-journal"):
         load(counted)
 
 

@@ -8,9 +8,9 @@ from types import ModuleType, SimpleNamespace
 from typing import ClassVar
 
 import pytest
+from expected_errors import fails_with
 
 from airflow_recovery.annexes import ANNEXES, Annex
-from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.model.mode import BATCH, RegionMode, answers_of, modes_of
 
 
@@ -57,7 +57,7 @@ def test_a_mode_that_answers_other_questions_is_refused(tidal):
 @pytest.mark.usefixtures("tidal")
 def test_the_error_for_a_mode_that_is_not_installed_names_its_package(monkeypatch):
     monkeypatch.setitem(ANNEXES, "tidal", Annex("tides_that_are_not_there", (), ()))
-    with pytest.raises(ConfigurationError, match="expected the package tides_that_are_not_there"):
+    with fails_with("mode-package-missing", package="tides_that_are_not_there"):
         answers_of("tidal", "asking", Questions)
 
 

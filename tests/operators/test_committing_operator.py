@@ -16,6 +16,7 @@ import pyarrow as pa
 import pytest
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException
+from expected_errors import fails_with
 from paths import CODE
 from pyiceberg.catalog import load_catalog
 from tries import journal_in, run_try, state_in, submissions
@@ -25,7 +26,7 @@ from airflow_recovery.attempt import commit, region_task
 from airflow_recovery.attempt.abandon import look_at_abandon
 from airflow_recovery.attempt.confirm import confirm_dead
 from airflow_recovery.console.exit_codes import ExitCode
-from airflow_recovery.errors import ConfigurationError, JobDefinitionError, Refused, SinkNotApplied, SinkUnavailable
+from airflow_recovery.errors import ConfigurationError, SinkNotApplied
 from airflow_recovery.hooks.settings import RecoverySettings
 from airflow_recovery.hooks.sinks import open_committers
 from airflow_recovery.hooks.stores import open_stores
@@ -57,24 +58,24 @@ def operator(commit: object, *arguments: str, task_id: str = "t", **given: Any) 
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "code"),
     [
-        ({"commit": "mart.delays"}, "t: expected commit= as a sink such as PostgresTable.*found 'mart.delays'"),
+        ({"commit": "mart.delays"}, "commit-no-sink"),
         (
             {"outputs": ["delays", "b"], "application_args": ["{output:delays}{output:b}"]},
-            "t: expected one output with commit=, found delays, b: .*an operator of their own",
+            "commit-of-several-outputs",
         ),
-        ({"outputs": {"delays": "s3://lake/d/"}}, r"t: expected output 'delays' without a URI.*\{output:delays\}"),
+        ({"outputs": {"delays": "s3://lake/d/"}}, "commit-with-uri"),
     ],
 )
-def test_what_a_sink_can_not_take_over_is_refused_with_advice(given: dict[str, Any], said: str) -> None:
-    with pytest.raises(JobDefinitionError, match=said):
+def test_what_a_sink_can_not_take_over_is_refused_with_advice(given: dict[str, Any], code: str) -> None:
+    with fails_with(code):
         operator(**{"commit": PROBED, **given})
 
 
 def test_a_committed_output_has_no_other_reader() -> None:
     clean = operator(PROBED, task_id="clean")
-    with clean.get_dag(), pytest.raises(JobDefinitionError, match=r"report: expected input 'in' .* 'clean', which"):
+    with clean.get_dag(), fails_with("input-is-committed", task="report", input="in", producer="clean"):
         RecoverableSparkSubmitOperator(
             task_id="report",
             application=WRITER,
@@ -102,16 +103,16 @@ def test_fault_222_two_tasks_of_a_dag_that_would_delete_each_others_rows_are_ref
     first: CommittingSink, second: CommittingSink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dag = operator(first, task_id="a").get_dag()
-    with dag, pytest.raises(JobDefinitionError, match=r"^b: commits to .*, as a does, and one of them replaces all"):
+    with dag, fails_with("sinks-replace-each-other", where="b", other="a"):
         added(second)
     dag = operator(first, task_id="b").get_dag()
     declared = loading("twice", second)
     monkeypatch.setattr(task_group, "load_job", lambda job: declared)
-    with dag, pytest.raises(JobDefinitionError, match=r"^g\.load: commits to .*, as b does"):
+    with dag, fails_with("sinks-replace-each-other", where="g.load", other="b"):
         SparkJobTaskGroup("g", job="jobs:twice")
     with DAG("e", schedule=None) as dag:
         SparkJobTaskGroup("g", job="jobs:twice")
-        with pytest.raises(JobDefinitionError, match=r"^b: commits to .*, as g\.load does"):
+        with fails_with("sinks-replace-each-other", where="b", other="g.load"):
             added(first)
 
 
@@ -145,12 +146,12 @@ def test_fault_222_a_fixed_output_is_not_the_table_of_a_sink(place: str) -> None
 
     with (
         operator(WHOLE, task_id="a").get_dag(),
-        pytest.raises(JobDefinitionError, match="overlaps with output 'commit='"),
+        fails_with("outputs-overlap", other_output="commit="),
     ):
         writes()
     with DAG("d", schedule=None):
         writes()
-        with pytest.raises(JobDefinitionError, match=r"output 'commit=' at .* overlaps with output 'out' of b"):
+        with fails_with("outputs-overlap", output="commit=", other_task="b", other_output="out"):
             added(WHOLE, "a")
 
 
@@ -219,10 +220,10 @@ def test_what_was_certainly_not_done_is_done_by_the_next_try_without_spark(targe
 
 def test_case_15_in_doubt_a_person_confirms_and_it_goes_on(target: Path, recovery: Path, submitted: Path) -> None:
     target.with_suffix(".breaks").touch()
-    with pytest.raises(SinkUnavailable, match="reset by peer"):
+    with fails_with("sink-never-answers"):
         run_try(operator(PROBED))
     target.with_suffix(".breaks").unlink()
-    with pytest.raises(AirflowFailException, match=r"airflow recovery confirm d .* t --group '\(operators\)'"):
+    with fails_with("writer-may-commit", by=AirflowFailException):
         run_try(operator(PROBED), try_number=2)
     assert commits(target) == []
     confirm_dead(journal_in(recovery, OPERATORS_GROUP), state_in(recovery, OPERATORS_GROUP, "t"), "t", "ann", "looked")
@@ -232,7 +233,7 @@ def test_case_15_in_doubt_a_person_confirms_and_it_goes_on(target: Path, recover
 
 def test_without_recovery_such_an_operator_is_refused(target: Path, submitted: Path) -> None:
     off = {"execution.batch.job-recovery.enabled": False}
-    with pytest.raises((ConfigurationError, AirflowFailException), match="t: expected recovery to be on, since it has"):
+    with fails_with("commit-without-recovery", by=(ConfigurationError, AirflowFailException), region="t"):
         run_try(operator(PROBED, job_recovery=off))
     assert submissions(submitted) == []
 
@@ -327,7 +328,7 @@ def test_fault_178_a_commit_that_may_have_been_forgotten_is_in_doubt(
             run_try(operator(ICEBERG))
     once = iceberg.rows
     iceberg.others_commit_and_the_rest_expires()
-    with pytest.raises(AirflowFailException, match=r"it has forgotten what was before .* abandon d .* --not-applied"):
+    with fails_with("sink-has-forgotten", by=AirflowFailException):
         run_try(operator(ICEBERG), try_number=2)
     assert iceberg.rows == once > 0
     state, journal = state_in(recovery, OPERATORS_GROUP, "t"), journal_in(recovery, OPERATORS_GROUP)
@@ -335,7 +336,7 @@ def test_fault_178_a_commit_that_may_have_been_forgotten_is_in_doubt(
     state = state_in(recovery, OPERATORS_GROUP, "t")
     monkeypatch.setenv("AIRFLOW__RECOVERY__ALLOWED_LOCATIONS", ICEBERG.uri)  # a command has no DAG file
     open_committer = open_committers(open_stores(RecoverySettings.load()))
-    with pytest.raises(Refused, match="then say so with --not-applied"):
+    with fails_with("target-forgot-what-was-before"):
         look_at_abandon(journal, state, "t", open_committer)
     assert look_at_abandon(journal, state, "t", open_committer, not_applied=True).target_says == "not asked"
 
@@ -450,7 +451,7 @@ def test_rows_that_the_sink_would_not_see_whole_are_not_committed(
     table: Table, recovery: Path, submitted: Path, layout: str, found: str
 ) -> None:
     task = operator(PostgresTable(conn_id="warehouse", table="delays"), "--layout", layout)
-    with pytest.raises(AirflowFailException, match=f"t@1: expected Parquet files beside each other .* found '{found}'"):
+    with fails_with("committed-files-unfit", by=AirflowFailException, where="t@1", found=found):
         run_try(task)
     assert table.carriers() == []
     assert not state_in(recovery, OPERATORS_GROUP, "t").of("t").attempts[1].is_finished

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
+from expected_errors import fails_with
 from job_tasks import Drivers
 
 from airflow_recovery.console.exit_codes import ExitCode
@@ -22,7 +23,7 @@ from airflow_recovery.doctor import checking
 from airflow_recovery.doctor.checking import run_checks
 from airflow_recovery.doctor.region import ROWS
 from airflow_recovery.doctor.result import CheckResult, Status, ok, wrong
-from airflow_recovery.errors import Failure, JobDefinitionError, RegionFailed
+from airflow_recovery.errors import Failure, RegionFailed
 from airflow_recovery.hooks.settings import RecoverySettings
 from airflow_recovery.operators import doctor as module
 from airflow_recovery.operators.doctor import RecoveryDoctorOperator
@@ -169,5 +170,5 @@ def test_the_task_fails_where_anything_is_wrong(recovery: Path, monkeypatch: pyt
 
 @pytest.mark.parametrize("given", [{"conn_id": None}, {"spark": "yes"}, {"timeout_s": "20"}, {"spark_timeout_s": None}])
 def test_an_argument_of_another_type_is_refused_at_parse(given: dict[str, Any]) -> None:
-    with pytest.raises(JobDefinitionError, match=f"doctor: expected {next(iter(given))}="):
+    with fails_with("argument-unfit", where="doctor"):
         RecoveryDoctorOperator(task_id="doctor", **given)

@@ -11,11 +11,12 @@ import pytest
 from airflow.providers.amazon.aws.operators.emr import EmrAddStepsOperator, EmrServerlessStartJobOperator
 from airflow.sdk import DAG
 from emr_cluster import REGION, EmrCluster
+from expected_errors import fails_with
 from job_servers import WRITER, gated
 from moto import mock_aws
 from tries import run_try, state_in
 
-from airflow_recovery.errors import JobDefinitionError, RegionFailed
+from airflow_recovery.errors import RegionFailed
 from airflow_recovery.model.keys import OPERATORS_GROUP
 from airflow_recovery.operators import recoverable
 from airflow_recovery.task import operator_submission
@@ -132,14 +133,14 @@ def test_a_job_is_given_up_after_as_many_questions_as_the_operator_was_told(
 
 @BOTH
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "code"),
     [
-        ({"deferrable": True}, "t: expected deferrable=False"),
-        ({"wait_for_completion": False}, "found wait_for_completion=False: .* Say wait_for_completion=True"),
+        ({"deferrable": True}, "operator-defers"),
+        ({"wait_for_completion": False}, "operator-does-not-wait"),
     ],
 )
 def test_a_job_on_emr_that_is_not_waited_for_is_refused(
-    cluster: EmrCluster, make: Any, given: dict[str, Any], said: str
+    cluster: EmrCluster, make: Any, given: dict[str, Any], code: str
 ) -> None:
-    with pytest.raises(JobDefinitionError, match=said):
+    with fails_with(code):
         make(cluster, **given)

@@ -11,11 +11,12 @@ from airflow.providers.standard.operators.bash import BashOperator
 from airflow.providers.standard.operators.python import PythonOperator
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowException
+from expected_errors import fails_with
 from tries import DATE, RUN_KEY, run_try, task_context
 
 from airflow_recovery import files, job, published
 from airflow_recovery.attempt.withdraw import withdraw
-from airflow_recovery.errors import JobDefinitionError, NotPublished
+from airflow_recovery.errors import NotPublished
 from airflow_recovery.hooks import result as hook_module
 from airflow_recovery.hooks.result import RecoveryResultHook
 from airflow_recovery.hooks.settings import RecoverySettings
@@ -124,7 +125,7 @@ def test_fault_362_a_published_result_that_can_not_be_read_stops_a_reader_before
     file = recovery / "results" / "up" / "00000001" / "part-0"
     file.unlink()
     assert made(run_try(reader())) == ("kept", 1, "old")  # it reads nothing
-    with pytest.raises(NotPublished, match=r"t: input 'rows': expected a published result that can be read: .*is gone"):
+    with fails_with("published-unreadable", where="t: input 'rows'"):
         run_try(reader(bash_command=f"true; {COPY}"))
 
 
@@ -150,12 +151,12 @@ def test_the_finish_names_the_result_and_its_run(up: Upstream, recovery: Path) -
 
 
 def test_what_is_not_published_or_was_withdrawn_fails_the_try_by_name(up: Upstream) -> None:
-    with pytest.raises((NotPublished, AirflowException), match="nothing is published yet"):
+    with fails_with("nothing-published", by=(NotPublished, AirflowException)):
         run_try(reader())
     up.publish(1, "old")
     run_try(reader())
     withdraw(up.journal, "a", "ann", "the prices are wrong")
-    with pytest.raises((NotPublished, AirflowException), match="was withdrawn: a@1, by ann: the prices are wrong"):
+    with fails_with("publish-withdrawn", by=(NotPublished, AirflowException)):
         run_try(reader())
     up.publish(2, "new")
     assert made(run_try(reader())) == ("ran", 2, "new")
@@ -177,7 +178,7 @@ def test_fault_205_a_result_that_is_released_while_it_is_read_is_not_registered(
         op_kwargs={"rows": "{input:rows}", "out": "{output:out}"},
         inputs={"rows": published(**UP)},
     )
-    with pytest.raises(Exception, match="a@1 of up was released while it was read"):
+    with fails_with("published-released"):
         run_try(operator)
 
 
@@ -209,29 +210,27 @@ def test_another_run_is_named(up: Upstream) -> None:
 def test_a_run_without_a_logical_date_is_refused_by_name(up: Upstream) -> None:
     context = task_context(logical_date=None)
     del context["ts"]
-    with pytest.raises(Exception, match=r"expected logical_date= of the run of 'up' that is read, found ''"):
+    with fails_with("published-run-without-value", by=Exception, name="logical_date"):
         run_try(reader(), context)
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "code"),
     [
-        ({"result": "o"}, r"expected result= as '<task id>\.<output>' where no group_id= is given"),
-        ({"logical_date": DATE, "run_id": "r"}, "expected at most one of logical_date"),
-        ({"dag_id": "{{ params.dag }}"}, r"expected dag_id= without a template"),
-        ({"logical_date": "soon"}, "published"),
-        ({"dag_id": 3}, "expected dag_id= as a text"),
+        ({"result": "o"}, "published-without-group"),
+        ({"logical_date": DATE, "run_id": "r"}, "published-ways-exclude"),
+        ({"dag_id": "{{ params.dag }}"}, "published-template"),
+        ({"logical_date": "soon"}, "logical-date-unfit"),
+        ({"dag_id": 3}, "argument-unfit"),
     ],
 )
-def test_a_wrong_name_is_refused(given: dict[str, Any], said: str) -> None:
-    with pytest.raises(JobDefinitionError, match=said):
+def test_a_wrong_name_is_refused(given: dict[str, Any], code: str) -> None:
+    with fails_with(code):
         published(**{**UP, **given})
 
 
 def test_a_text_that_published_has_not_made_is_refused() -> None:
-    with pytest.raises(
-        JobDefinitionError, match=r"t: input 'rows': expected what published\('dag', 'result'\) returns"
-    ):
+    with fails_with("published-unfit", where="t: input 'rows'"):
         reader(inputs={"rows": "published:up/a.o"})
 
 
@@ -284,7 +283,7 @@ def test_a_source_reads_the_files_of_the_publish(up: Upstream, recovery: Path) -
 
 def test_a_subtask_for_each_of_its_files_is_refused() -> None:
     flights = job("flights")
-    with pytest.raises(JobDefinitionError, match="whose files keep their names"):
+    with fails_with("per-file-without-files"):
 
         @flights.source(splits=files(published(**UP)), parallelism=per_file)
         def raw(spark: Any, splits: Any) -> Any: ...

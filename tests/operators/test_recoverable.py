@@ -18,6 +18,7 @@ from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.providers.standard.operators.python import BranchPythonOperator, PythonOperator, ShortCircuitOperator
 from airflow.sdk import DAG, BaseOperator, task
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, TaskDeferred
+from expected_errors import fails_with
 from tries import execute, run_try, state_in, task_context
 
 from airflow_recovery.errors import ClearNotConfigured, JobDefinitionError, RegionFailed
@@ -64,27 +65,27 @@ class OwnOutputs(BaseOperator):
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "code"),
     [
         (
             {"operator": NoFields},
-            r"recoverable: expected fields of NoFields that Airflow renders \(it has none\), found",
+            "recoverable-fields-not-rendered",
         ),
         (
             {"operator": BashOperator, "fields": ["command"]},
-            r"that Airflow renders \(bash_command, env, cwd\), found 'com",
+            "recoverable-fields-not-rendered",
         ),
-        ({"operator": BashOperator, "fields": []}, r"expected fields of BashOperator .*found 'none'"),
-        ({"operator": BashOperator, "fields": "env"}, "recoverable: expected fields= as a list of texts"),
-        ({"operator": BashOperator, "paths": "s3"}, "recoverable: expected paths= as 'spark' or 'plain', found 's3'"),
-        ({"operator": 3}, "recoverable: expected the class of an operator, or a decorator .*, found 3"),
-        ({"operator": dict}, "recoverable: expected the class of an operator, or a decorator .*, found <class 'dict'>"),
-        ({"operator": Bash}, "recoverable: expected an operator without recovery, found RecoverableBashOperator"),
-        ({"operator": OwnOutputs}, "recoverable: OwnOutputs has an argument outputs= of its own"),
+        ({"operator": BashOperator, "fields": []}, "recoverable-fields-not-rendered"),
+        ({"operator": BashOperator, "fields": "env"}, "argument-unfit"),
+        ({"operator": BashOperator, "paths": "s3"}, "argument-unfit"),
+        ({"operator": 3}, "recoverable-no-operator"),
+        ({"operator": dict}, "recoverable-no-operator"),
+        ({"operator": Bash}, "recoverable-already"),
+        ({"operator": OwnOutputs}, "recoverable-argument-taken"),
     ],
 )
-def test_what_can_be_no_recoverable_operator_is_refused_by_name(given: dict[str, Any], said: str) -> None:
-    with pytest.raises(JobDefinitionError, match=said):
+def test_what_can_be_no_recoverable_operator_is_refused_by_name(given: dict[str, Any], code: str) -> None:
+    with fails_with(code):
         recoverable(**given)
 
 
@@ -111,7 +112,7 @@ def test_what_airflow_puts_in_later_is_asked_for_a_placeholder_before_the_claim(
 ) -> None:
     operator = bash(bash_command=command)
     monkeypatch.setattr(Bash, "render_template_fields", lambda self, *_: setattr(self, "bash_command", "true"))
-    with pytest.raises(AirflowFailException, match="t: output 'out' is managed"):
+    with fails_with("output-never-told", by=AirflowFailException, task="t", output="out"):
         run_try(operator)
     assert not list((recovery / "journal").rglob("*.claim"))
 
@@ -136,19 +137,17 @@ class Waiting(BaseOperator):
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "code"),
     [
-        pytest.param(
-            {"deferrable": True}, "t: expected deferrable=False of a recoverable Waiting, found True", id="deferrable"
-        ),
-        ({"wait_for_completion": False}, "t: expected a Waiting that waits for its job, found wait_for_completion=Fal"),
-        ({"wait_for_termination": False}, "found wait_for_termination=False: .* Say wait_for_termination=True"),
-        ({"asynchronous": True}, "found asynchronous=True: .* Say asynchronous=False"),
-        ({"_polling_interval": 0}, "t: expected a Waiting that waits for its job, found polling_interval=0"),
+        pytest.param({"deferrable": True}, "operator-defers", id="deferrable"),
+        ({"wait_for_completion": False}, "operator-does-not-wait"),
+        ({"wait_for_termination": False}, "operator-does-not-wait"),
+        ({"asynchronous": True}, "operator-does-not-wait"),
+        ({"_polling_interval": 0}, "operator-never-polls"),
     ],
 )
-def test_an_operator_that_does_not_wait_in_the_worker_is_refused(given: dict[str, Any], said: str) -> None:
-    with new_dag(), pytest.raises(JobDefinitionError, match=said):
+def test_an_operator_that_does_not_wait_in_the_worker_is_refused(given: dict[str, Any], code: str) -> None:
+    with new_dag(), fails_with(code):
         recoverable(Waiting)(task_id="t", outputs=["out"], **given)
 
 
@@ -299,7 +298,7 @@ def test_numbers_that_json_does_not_have_are_told_apart() -> None:
 
 @pytest.mark.parametrize("operator", [BranchPythonOperator, ShortCircuitOperator])
 def test_what_skips_other_tasks_is_refused(operator: Any) -> None:
-    with pytest.raises(JobDefinitionError, match=f"found {operator.__name__}, which skips other tasks"):
+    with fails_with("recoverable-skips-others"):
         recoverable(operator)
 
 
@@ -361,7 +360,7 @@ def test_control_without_the_filling_nothing_is_written_to_the_place(
     recovery: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr("airflow_recovery.task.drop_in_operator.filled", lambda value, locations: value)
-    with pytest.raises(RegionFailed, match="wrote nothing to output 'out'"):
+    with fails_with("output-not-written", output="out"):
         run_try(bash(cwd=str(tmp_path)))
 
 
@@ -400,7 +399,7 @@ class Defers(BaseOperator):
 def test_an_operator_that_defers_after_all_is_ended_and_refused_by_name(recovery: Path) -> None:
     with new_dag():
         operator = recoverable(Defers)(task_id="t", outputs=["out"])
-    with pytest.raises(AirflowFailException, match=r"t: expected a Defers that waits .* it defers \(to object\)"):
+    with fails_with("operator-deferred", by=AirflowFailException, task="t"):
         run_try(operator)
     assert re.search("/t/00000001-[0-9a-f]{8}/out$", Defers.killed[-1])
     assert state_in(recovery, OPERATORS_GROUP, "t").of("t").attempts[1].has_outcome

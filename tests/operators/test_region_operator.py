@@ -14,12 +14,12 @@ from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowFailException
+from expected_errors import fails_with
 from job_tasks import GROUP, Drivers, job_dag
 from tries import journal_in, run_try, state_in, submissions, task_context
 
 from airflow_recovery.attempt.application import ClaimedAttempt
 from airflow_recovery.attempt.job_plan import plan_job
-from airflow_recovery.doctor.spark import NO_PYTHON_IN_CLUSTER_MODE
 from airflow_recovery.driver.code_archive import build_archive
 from airflow_recovery.driver.process import die_with_parent
 from airflow_recovery.driver.region_spec import RunFacts
@@ -168,13 +168,13 @@ def test_recompute_runs_once_an_epoch(recovery: Path, drivers: Drivers) -> None:
     assert run_try(aside, conf=conf)["attempt"] == 2
     assert run_try(aside, conf=conf, try_number=2)["decision"] == "kept"
     wrong = {"recovery": {"mode": "recompute", "epohc": 2}}
-    with pytest.raises(AirflowFailException, match="epohc"):
+    with fails_with("conf-recovery-unfit", by=AirflowFailException):
         run_try(aside, conf=wrong)
 
 
 def test_fault_66_marked_by_hand_a_consumer_still_checks(recovery: Path, drivers: Drivers) -> None:
     """`cleaned` was marked a success and never ran: its consumer finds no finish, whatever Airflow says."""
-    with pytest.raises(AirflowFailException, match="left can't run before cleaned has"):
+    with fails_with("no-way-to-clear", by=AirflowFailException, caller="left", lost={"cleaned": "NEVER_FINISHED"}):
         run_try(tasks()["left"])
     assert drivers.specs == []
 
@@ -187,7 +187,7 @@ def test_the_command_line(recovery: Path, submitted: Path, monkeypatch: pytest.M
     right = tasks(conf={"spark.x": "{{ ds }}", "spark.executor.memory": "1g"}, py_files="mine.zip", files="my.csv")[
         "aside"
     ]
-    with pytest.raises(RegionFailed, match="without an outcome"):
+    with fails_with("application-without-outcome"):
         run_try(right)
 
     (told,) = submissions(submitted)
@@ -398,7 +398,7 @@ def test_a_standalone_cluster_takes_no_python_application_and_no_attempt_is_clai
     recovery: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_CLUSTER", json.dumps(MODES["standalone cluster"][0]))
-    with pytest.raises(AirflowFailException, match=NO_PYTHON_IN_CLUSTER_MODE):
+    with fails_with("standalone-cluster-mode", by=AirflowFailException):
         run_try(tasks(conn_id="cluster")["aside"])
     assert not state_in(recovery, GROUP, "aside").of("aside").attempts
 
@@ -467,9 +467,7 @@ def test_a_connect_connection_runs_over_connect(monkeypatch: pytest.MonkeyPatch)
 
 def test_another_kind_of_connection_is_refused(recovery: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_CLUSTER", json.dumps({"conn_type": "postgres", "host": "db"}))
-    with pytest.raises(
-        AirflowFailException, match=r"'cluster': expected type spark .spark-submit. or spark_connect, found"
-    ):
+    with fails_with("connection-type-unfit", by=AirflowFailException, connection="cluster"):
         run_try(tasks(conn_id="cluster")["aside"])
     assert journal_in(recovery, GROUP).list(["aside"]).state.of("aside").attempts == {}
 

@@ -12,9 +12,10 @@ from airflow.providers.standard.operators.bash import BashOperator
 from airflow.providers.standard.operators.python import PythonOperator
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowException
+from expected_errors import fails_with
 from tries import journal_in, run_try, state_in, submissions
 
-from airflow_recovery.errors import JobDefinitionError, RecoveryError
+from airflow_recovery.errors import RecoveryError
 from airflow_recovery.model.keys import OPERATORS_GROUP
 from airflow_recovery.operators import RecoverableSparkSubmitOperator, drop_in, recoverable
 from airflow_recovery.results.release import Releaser
@@ -69,9 +70,7 @@ FIXED_CHECKPOINTS = [
 
 @pytest.mark.parametrize("made", FIXED_CHECKPOINTS)
 def test_fault_232_a_fixed_checkpoint_beside_a_managed_output_is_refused(made: Any) -> None:
-    with pytest.raises(
-        JobDefinitionError, match=r"t: expected the checkpoint of a stream at \{checkpoint:o\}.* found "
-    ):
+    with fails_with("checkpoint-not-of-attempt", task="t", output="o"):
         made()
 
 
@@ -86,7 +85,7 @@ SOURCES = [
 @pytest.mark.parametrize("source", SOURCES)
 def test_fault_232_so_is_one_that_stands_in_the_application(tmp_path: Path, source: str) -> None:
     (tmp_path / "app.py").write_text(source)
-    with pytest.raises(JobDefinitionError, match=r"found \S*checkpointLocation=\S+ in \S+/app.py"):
+    with fails_with("checkpoint-not-of-attempt"):
         submitted_task(application=str(tmp_path / "app.py"))
 
 
@@ -110,9 +109,7 @@ def test_a_checkpoint_that_goes_with_its_output_is_taken(made: Any) -> None:
 
 
 def test_a_managed_checkpoint_of_a_fixed_output_is_refused() -> None:
-    with pytest.raises(
-        JobDefinitionError, match=r"\{checkpoint:o\} is a folder of the attempt, and output 'o' stays at"
-    ):
+    with fails_with("checkpoint-without-output", output="o"):
         submitted_task([*OUT, "--checkpoint", "{checkpoint:o}"], outputs=SHARED)
 
 
@@ -125,7 +122,7 @@ def test_fault_232_control_nothing_else_would_refuse_them(made: Any, monkeypatch
 
 def test_fault_232_what_a_template_comes_to_is_refused_before_the_claim(recovery: Path, submitted: Path) -> None:
     task = submitted_task([*OUT, "--checkpoint", "{{ params.ck }}"])
-    with pytest.raises((RecoveryError, AirflowException), match="expected the checkpoint of a stream at"):
+    with fails_with("checkpoint-not-of-attempt", by=(RecoveryError, AirflowException)):
         run_try(task, params={"ck": f"{recovery}/ck"})
     assert not state_in(recovery, OPERATORS_GROUP, "t").of("t").attempts
 
@@ -168,7 +165,7 @@ DYNAMIC = [
 
 @pytest.mark.parametrize("made", DYNAMIC)
 def test_fault_234_a_folder_whose_partitions_each_date_replaces_is_refused(made: Any) -> None:
-    with pytest.raises(JobDefinitionError, match=r"found s3://.+t, to which all dates write.*/t/day=\{\{ ds \}\}, and"):
+    with fails_with("partitions-of-all-dates", task="t"):
         made()
 
 
@@ -182,7 +179,7 @@ def test_fault_234_a_folder_whose_partitions_each_date_replaces_is_refused(made:
 )
 def test_fault_234_so_is_one_of_which_the_application_says_so(tmp_path: Path, source: str) -> None:
     (tmp_path / "app.py").write_text(source)
-    with pytest.raises(JobDefinitionError, match="to which all dates write"):
+    with fails_with("partitions-of-all-dates"):
         submitted_task(application=str(tmp_path / "app.py"), outputs=SHARED)
 
 

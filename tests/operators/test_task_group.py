@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import DAG, Asset, BaseOperator, CronDataIntervalTimetable, TaskGroup
+from expected_errors import fails_with
 
 from airflow_recovery import Job, Retention
-from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.operators import RecoveryPublishOperator, SparkJobTaskGroup, SparkRegionOperator
 from airflow_recovery.operators.start_spark import StartSparkOperator
 from airflow_recovery.operators.stop_spark import StopSparkOperator
@@ -165,7 +165,7 @@ def test_a_connection_may_come_from_default_args() -> None:
 
 @pytest.mark.parametrize("name", ["application", "application_args", "java_class", "region", "task_id"])
 def test_what_the_job_decides_is_refused(name: str) -> None:
-    with pytest.raises(JobDefinitionError, match=f"SparkJobTaskGroup 'g': {name} can't be given"):
+    with fails_with("option-of-the-job", where="SparkJobTaskGroup 'g'"):
         diamond(new_dag(), **{name: "x"})
 
 
@@ -175,12 +175,12 @@ def test_an_unknown_argument_is_refused_by_airflow() -> None:
 
 
 def test_a_vertex_named_publish_is_refused() -> None:
-    with new_dag(), pytest.raises(JobDefinitionError, match=r"dagjobs\.shapes:misnamed.*'publish'.*Rename that vertex"):
+    with new_dag(), fails_with("region-named-as-last-task", found="publish"):
         SparkJobTaskGroup(group_id="g", job="dagjobs.shapes:misnamed")
 
 
 def test_an_unknown_job_is_refused_with_what_is_there() -> None:
-    with new_dag(), pytest.raises(JobDefinitionError, match="its jobs are diamond, readers, verified, misnamed"):
+    with new_dag(), fails_with("job-not-in-module"):
         SparkJobTaskGroup(group_id="g", job="dagjobs.shapes:diamnd")
 
 
@@ -279,9 +279,9 @@ def test_a_run_has_no_setup_task_of_ours_unless_it_has_a_spark_of_its_own() -> N
 
 def test_a_spark_of_its_own_is_refused_by_name_without_recovery_and_for_another_scope() -> None:
     off = {"execution.batch.job-recovery.enabled": False}
-    with pytest.raises(JobDefinitionError, match=r"'g': recovery is off, and the address .*leave spark='per-run' out"):
+    with fails_with("per-run-without-recovery", where="g"):
         diamond(new_dag(), spark="per-run", job_recovery=off)
-    with pytest.raises(JobDefinitionError, match=r"expected spark= as .*'per-region'.*'per-run', found 'per-task'"):
+    with fails_with("argument-unfit", argument="spark", found="'per-task'"):
         diamond(new_dag(), spark="per-task")
 
 

@@ -9,8 +9,8 @@ from airflow.providers.standard.operators.bash import BashOperator
 from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.providers.standard.operators.python import BranchPythonOperator
 from airflow.sdk import DAG
+from expected_errors import fails_with
 
-from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.operators import recoverable
 from airflow_recovery.operators.drop_in import RUNS_AFTER_SKIPS
 from airflow_recovery.task.dag_operators import plan_of_dag
@@ -40,7 +40,7 @@ def branched(rule: str, *, optional: tuple[str, ...] = (), has_branch: bool = Tr
 
 @pytest.mark.parametrize("rule", sorted(RUNS_AFTER_SKIPS))
 def test_fault_181_a_rule_that_runs_on_skips_needs_an_optional_input_behind_a_branch(rule: str) -> None:
-    with pytest.raises(JobDefinitionError, match=r"join: input 'x' is made by x, which branch may skip.*optional=True"):
+    with fails_with("input-may-be-skipped", task="join", input="x", producer="x"):
         branched(rule).resolve_template_files()
     branched(rule, optional=("y",)).resolve_template_files()
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from expected_errors import fails_with
 
-from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.model.duration import flink_duration_s
 
 
@@ -29,5 +29,5 @@ def test_a_duration_is_read_in_seconds(written: object, expected: float):
 
 @pytest.mark.parametrize("written", ["soon", "", "-1 s", "1 mb", "1 ss", "s", True, None, "1 s 2 s"])
 def test_anything_else_is_refused_by_its_key(written: object):
-    with pytest.raises(ConfigurationError, match=r"10 s.*some\.key"):
+    with fails_with("duration-unfit", key="some.key"):
         flink_duration_s("some.key", written)

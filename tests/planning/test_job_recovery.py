@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from expected_errors import fails_with
 
-from airflow_recovery.errors import ConfigurationError, JobDefinitionError
+from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.model.job_recovery import (
     NOTHING_DECLARED,
     DeclaredJobRecovery,
@@ -78,5 +79,5 @@ def test_the_nearer_place_wins_option_by_option():
 def test_a_declaration_that_is_none_is_an_error_of_the_dag():
     assert declared_job_recovery(None, "job") is NOTHING_DECLARED
     for wrong in ({"x": 1}, "false"):
-        with pytest.raises(JobDefinitionError, match="job 'f', job_recovery="):
+        with fails_with("option-unknown", "options-no-mapping"):
             declared_job_recovery(wrong, "job 'f'")  # type: ignore[arg-type]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from expected_errors import fails_with
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.planning.restart_budget import (
     Budget,
     RestartDecision,
@@ -79,7 +79,7 @@ def test_how_many_restarts_a_region_can_get(limits: RestartLimits, expected: int
 @pytest.mark.parametrize("limit", [0, -1, True, "3", 1.5])
 def test_a_limit_is_a_number_from_one_on(limit):
     for name in ("maximum_per_task_failures", "maximum_total_task_failures"):
-        with pytest.raises(ConfigurationError, match=f"{name} to be a whole number from 1"):
+        with fails_with("limit-unfit"):
             RestartLimits(**{name: limit})
 
 

@@ -1,9 +1,9 @@
 from __future__ import annotations
 
 import pytest
+from expected_errors import fails_with
 
 from airflow_recovery import job
-from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.model.result_type import PIPELINED_APPROXIMATE, RESULT_TYPES, Consume, ResultType
 
 # Flink's types, and below them FLIP-1's two cached ones.
@@ -43,5 +43,5 @@ def test_a_job_with_a_type_that_nothing_can_run_is_refused(result: ResultType) -
     def raw(spark: object) -> object:
         return spark
 
-    with pytest.raises(JobDefinitionError, match=rf"vertex 'raw'.*found '{result.name}', which .* nothing can run yet"):
+    with fails_with("result-type-cannot-run", where="job 'flights', vertex 'raw'"):
         flights.source(result=result)(raw)

@@ -7,8 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from expected_errors import fails_with
 
-from airflow_recovery.errors import ConfigurationError, StoreAccessDenied, StoreError, StoreTimeout
+from airflow_recovery.errors import StoreAccessDenied, StoreError, StoreTimeout
 from airflow_recovery.results import AvailabilityState, PartitionManifest, ResultObject, probe_manifest
 from airflow_recovery.store import ObjectInfo, ObjectStore, open_store
 
@@ -94,7 +95,7 @@ def test_location_that_is_the_store_itself(store: ObjectStore, manifest: Partiti
 
 
 def test_location_of_another_store_is_refused(store: ObjectStore, manifest: PartitionManifest) -> None:
-    with pytest.raises(ConfigurationError, match="below the store"):
+    with fails_with("location-of-other-store"):
         probe_manifest(store, replace(manifest, location=store.base_uri + "2/run"))
 
 

@@ -6,8 +6,8 @@ import re
 from itertools import product
 
 import pytest
+from expected_errors import fails_with
 
-from airflow_recovery.errors import RecordInvalid
 from airflow_recovery.model.cached_location import CachedLocation
 from airflow_recovery.model.records import RunIdentity
 from airflow_recovery.model.result_type import ResultType, kept_by
@@ -43,5 +43,5 @@ def test_a_location_names_server_incarnation_and_view():
 
 @pytest.mark.parametrize("text", ["spark-connect://host:1/app", "s3://a/b/c", "spark-connect://h:1/app/view;token=x"])
 def test_anything_else_is_no_location(text):
-    with pytest.raises(RecordInvalid, match="expected spark-connect://"):
+    with fails_with("cached-location-unfit"):
         CachedLocation.parse(text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from expected_errors import fails_with
 from fakes import MemoryStore
 
 from airflow_recovery.errors import CacheUnreachable
@@ -59,7 +60,7 @@ def test_no_answer_is_not_missing():
 def test_where_no_server_is_known_that_is_said():
     world = World()
     prober = ResultProber(lambda location: world.store)
-    with pytest.raises(CacheUnreachable, match=r"whether 'p' is still cached at .*--connect sc://host:port"):
+    with fails_with("connect-server-unknown", result="p"):
         prober.why_gone("P", world.attempt)
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 from clocked import DAY_S, HOUR_S, Clock, clocked_world, has_data, sweep, told
+from expected_errors import fails_with
 from fakes import CHAIN, DIAMOND, FORK, PUBLISH, Process, World
 
 from airflow_recovery.attempt.release import release_consumed, release_published
-from airflow_recovery.errors import ConfigurationError, InputLost, JobDefinitionError, StoreTimeout
+from airflow_recovery.errors import StoreTimeout
 from airflow_recovery.job import job
 from airflow_recovery.model.records import Reset
 from airflow_recovery.model.retention import ReleasePolicy, Retention, duration_text, parse_duration_s
@@ -52,7 +53,7 @@ def test_control_without_flinks_rule_an_input_goes_before_its_second_consumer_ha
     monkeypatch.setattr(release_rule.ReadersLeft, "first", lambda self, region: None)
     go(world, "PC", AS_CONSUMED)
     assert left(world) == "C"
-    with pytest.raises(InputLost, match="P: result was released"):
+    with fails_with("input-cleared", lost={"P": "OUTPUT_RELEASED"}):
         world.go("D")
 
 
@@ -171,7 +172,7 @@ def test_a_retention_is_read_from_a_setting(text, expected):
 
 @pytest.mark.parametrize("text", ["", "keep", "forever", "7 d", "as-consumed 1h 2h", "-1d", "1w"])
 def test_what_is_no_retention_is_refused(text):
-    with pytest.raises(ConfigurationError, match="Expected a"):
+    with fails_with("retention-setting-unfit"):
         Retention.parse(text)
 
 
@@ -185,7 +186,7 @@ def test_a_job_declares_its_retention_and_nothing_else():
     assert job("flights", retention=AS_CONSUMED).retention is AS_CONSUMED
     assert job("flights").retention is None
     assert job("flights", retention="as-consumed 1h").retention == Retention.as_consumed("1h")
-    with pytest.raises(JobDefinitionError, match=r"expected retention= such as '7d', .* found '7days'"):
+    with fails_with("retention-unfit"):
         job("flights", retention="7days")
-    with pytest.raises(ConfigurationError, match="Expected a duration"):
+    with fails_with("age-unfit"):
         Retention.keep("-1d")

@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 from clocked import DAY_S, HOUR_S, MINUTE_S, Clock, ClockedStore, clocked_world, has_data, sweep, told
+from expected_errors import fails_with
 from fakes import CHAIN, PAIR, InlineThread, Killed, Process, ProcessStore, World
 
 from airflow_recovery.attempt import attempt
 from airflow_recovery.attempt.inputs_kept import ReleaseCheck
 from airflow_recovery.attempt.manual_release import look_at_release, release_by_hand
-from airflow_recovery.errors import InputLost, NotMine, NotPublished, RegionFailed
+from airflow_recovery.errors import NotMine, RegionFailed
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import JournalLayout, shared_identity
 from airflow_recovery.journal.published import published_result
@@ -196,7 +197,7 @@ def test_fault_49_a_released_result_that_is_wanted_after_all_is_made_again(clock
     world.publish()
     clock.passes(8 * DAY_S)
     sweep(world)
-    with pytest.raises(NotPublished, match="was released"):
+    with fails_with("publish-released"):
         published_result(world.journal(), "P")
     world.ran.clear()
     world.new_airflow()
@@ -482,7 +483,7 @@ def claim_while_the_sweeper_deletes(world: World, clock: Clock) -> None:
 def test_fault_81_case_12_the_sweeper_marks_first_and_the_reader_sees_it_before_it_reads(clock, monkeypatch):
     monkeypatch.setattr(attempt, "threading", SimpleNamespace(Thread=InlineThread))
     world = clocked_world(PAIR, clock)
-    with pytest.raises(InputLost, match="P: result was released"):
+    with fails_with("input-cleared", lost={"P": "OUTPUT_RELEASED"}):
         claim_while_the_sweeper_deletes(world, clock)
     fenced = world.journal().read_outcome("C", 2)
     assert (fenced.cause, fenced.detail) == (FenceCause.LOST_INPUT, "P@1 was released")
@@ -494,7 +495,7 @@ def test_fault_81_case_12_the_sweeper_marks_first_and_the_reader_sees_it_before_
 def test_fault_81_control_without_the_look_at_the_marker_the_reader_reads_what_is_being_deleted(clock, monkeypatch):
     monkeypatch.setattr(ReleaseCheck, "look", lambda check: None)
     world = clocked_world(PAIR, clock)
-    with pytest.raises((RegionFailed, InputLost), match=r"is not there|released"):
+    with fails_with("input-cleared"):
         claim_while_the_sweeper_deletes(world, clock)
     assert "is not there" in world.journal().read_outcome("C", 2).detail
 

@@ -13,11 +13,12 @@ from typing import Any
 import deltalake
 import pyarrow as pa
 import pytest
+from expected_errors import fails_with
 from iceberg_rest import IcebergRest
 from pyiceberg.catalog import load_catalog
 from pyiceberg.table import Table
 
-from airflow_recovery.errors import ConfigurationError, JobDefinitionError, ObjectMissing, StoreUnavailable
+from airflow_recovery.errors import StoreUnavailable
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.locations import TableLocation
 from airflow_recovery.model.keys import RegionKey
@@ -263,28 +264,28 @@ def test_an_input_is_the_newest_snapshot_or_the_one_that_is_named(lake: Lake) ->
 
 
 def test_an_input_that_is_not_there_says_what_is_missing(lake: Lake) -> None:
-    with pytest.raises(ObjectMissing, match="no snapshot any: nothing was committed"):
+    with fails_with("snapshot-missing", found="any: nothing was committed"):
         lake.tables.external(URI, "rows")
     lake.commit()
     for as_of in ("123", "nightly"):
-        with pytest.raises(ObjectMissing, match=f"no snapshot '{as_of}': expired, or never there"):
+        with fails_with("snapshot-missing"):
             lake.tables.external(f"{URI}?as_of={as_of}", "rows")
-    with pytest.raises(ObjectMissing, match="expected a table, found none of that name"):
+    with fails_with("table-missing"):
         lake.tables.external("iceberg://lake/db.none", "rows")
 
 
 def test_a_catalog_that_is_not_configured_and_one_that_is_down_are_told_apart(tmp_path: Path) -> None:
     tables = Tables(lambda name: {} if name == "none" else {"uri": "http://127.0.0.1:9/"}, lambda uri: {}, open_store)
-    with pytest.raises(ConfigurationError, match="Expected the catalog 'none' as an Airflow connection"):
+    with fails_with("catalog-unknown", catalog="none"):
         tables.open("iceberg://none/db.t")
-    with pytest.raises(StoreUnavailable, match="gave no answer"):
+    with fails_with("table-no-answer"):
         tables.open("iceberg://down/db.t")
 
 
 def test_one_table_under_two_names_is_refused() -> None:
     same = [("iceberg://a/db.t", "1"), ("iceberg://a/db.t?branch=x", "1"), ("delta+/x", "2"), ("delta+/y", "2")]
     check_names(same, RunState())
-    with pytest.raises(JobDefinitionError, match=r"found a/db\.t and b/db.t: two catalogs"):
+    with fails_with("table-of-two-names"):
         check_names([*same, ("iceberg://b/db.t", "1")], RunState())
 
 
@@ -430,7 +431,7 @@ def test_a_delta_table_that_falls_silent_once_it_is_open_gives_no_answer(
 
     monkeypatch.setattr(deltalake.DeltaTable, "history", silent)
     for ask in (lambda: folder.tables.why_lost(registered), folder.made):
-        with pytest.raises(StoreUnavailable, match="gave no answer: OSError: Generic S3 error"):
+        with fails_with("table-no-answer"):
             ask()
 
 
@@ -455,7 +456,7 @@ def test_a_delta_table_has_no_tags_and_an_input_is_a_version(folder: DeltaFolder
     newest = folder.tables.external(f"delta+{folder.uri}", "rows")
     older = folder.tables.external(f"delta+{folder.uri}?as_of=0", "rows")
     assert (newest.etag.rpartition("@")[2], older.etag.rpartition("@")[2]) == ("1", "0")
-    with pytest.raises(ObjectMissing, match="no snapshot '7'"):
+    with fails_with("snapshot-missing"):
         folder.tables.external(f"delta+{folder.uri}?as_of=7", "rows")
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import psutil
 import pytest
+from expected_errors import fails_with
 from large_run import PLAN, finished
 from rest_world import DAG, KEY, RestWorld
 
@@ -19,7 +20,7 @@ from airflow_recovery.api_server.readers import Readers
 from airflow_recovery.api_server.readings import read_answer, read_regions
 from airflow_recovery.attempt.task_instances import Observation
 from airflow_recovery.driver.region_spec import StoreSpec
-from airflow_recovery.errors import ConfigurationError, NothingRecorded, ObjectTooLarge, ReadingStopped
+from airflow_recovery.errors import ConfigurationError, ReadingStopped
 from airflow_recovery.story.asked import AskedDag
 from airflow_recovery.story.question import QUESTIONS, MayAsk
 from airflow_recovery.story.what_if import WhatIf
@@ -109,9 +110,9 @@ def test_fault_373_it_has_no_socket_and_nothing_of_airflow(
 def test_an_error_is_raised_as_it_was_there(rest: RestWorld, readers: Readers) -> None:
     nothing = question(rest)
     nothing.arguments["run_key"] = "date-2026-02-02T000000Z"
-    with pytest.raises(NothingRecorded, match="no region has begun"):
+    with fails_with("run-has-not-begun"):
         readers.ask(DAG, nothing, no_location)
-    with pytest.raises(ObjectTooLarge, match="no more than 500 bytes"):
+    with fails_with("request-budget-used"):
         readers.ask(DAG, question(rest, budget_bytes=500), no_location)
     assert len(readers._idle) == 1
 
@@ -157,7 +158,7 @@ def test_whether_a_location_may_be_opened_is_decided_here(rest: RestWorld, reade
     elsewhere = question(
         rest, module=module, function="read_plan", arguments=arguments, results=StoreSpec("file:///somewhere/else")
     )
-    with pytest.raises(Exception, match="somewhere/else"):
+    with fails_with("result-elsewhere"):
         readers.ask(DAG, elsewhere, refuse)
 
 

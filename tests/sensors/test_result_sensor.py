@@ -11,11 +11,12 @@ from typing import Any
 import jinja2
 import pytest
 from airflow.sdk.exceptions import TaskDeferred
+from expected_errors import fails_with
 from published import DATE, PublishedRun
 
 from airflow_recovery.airflow_compat import RuntimeTaskInstance
 from airflow_recovery.driver.heartbeat import Beat
-from airflow_recovery.errors import JobDefinitionError, RecoveryError, StoreAccessDenied, StoreUnavailable
+from airflow_recovery.errors import StoreAccessDenied, StoreUnavailable
 from airflow_recovery.hooks.result import RecoveryResultHook
 from airflow_recovery.hooks.result_watch import ResultWatch
 from airflow_recovery.model.inputs import InputRef
@@ -116,9 +117,9 @@ def test_execution_delta_goes_back_in_time(run: PublishedRun) -> None:
 
 
 def test_a_run_is_named_in_one_way() -> None:
-    with pytest.raises(ValueError, match="at most one of"):
+    with fails_with("sensor-ways-exclude"):
         sensor(logical_date=DATE, external_run_id="r")
-    with pytest.raises(ValueError, match="at most one of"):
+    with fails_with("sensor-ways-exclude"):
         sensor(partition_key="p", execution_delta=timedelta(days=1))
     assert sensor(external_run_id="r").logical_date is None
 
@@ -160,7 +161,7 @@ def test_a_store_that_is_busy_is_asked_again_and_a_denied_one_is_not(
     event = asyncio.run(first_event(trigger()))
 
     assert event == {"status": "error", "message": "StoreAccessDenied: no rights on the journal"}
-    with pytest.raises(RecoveryError, match="no rights on the journal"):
+    with fails_with("awaited-not-published"):
         sensor(logical_date=DATE).execute_complete({}, event)
 
 
@@ -334,7 +335,5 @@ def test_fault_202_a_run_without_a_logical_date_is_refused_by_name(run: Publishe
     assert template.render({}) == ""
     assert template.render({"logical_date": DAY}) == DAY.isoformat()
     waiting.logical_date = rendered
-    with pytest.raises(
-        JobDefinitionError, match=r"wait: expected logical_date= of the run of 'flights'.*external_run_id"
-    ):
+    with fails_with("sensor-run-without-value", task="wait", name="logical_date"):
         waiting.execute({})

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pyarrow
 import pyarrow.parquet
-import pytest
+from expected_errors import fails_with
 
-from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
 from airflow_recovery.sinks.staged import StagedRows, _in_utc
 from airflow_recovery.store.local import LocalStore
@@ -71,5 +70,5 @@ def test_a_time_without_a_zone_stays_one(tmp_path):
 
 
 def test_a_result_without_parquet_files_is_named(tmp_path):
-    with pytest.raises(ConfigurationError, match="Expected Parquet files of r"):
+    with fails_with("result-without-columns", result="r"):
         StagedRows(PartitionManifest("r", str(tmp_path), ()), LocalStore)

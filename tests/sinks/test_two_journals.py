@@ -12,11 +12,12 @@ from typing import Any
 
 import deltalake
 import pytest
+from expected_errors import fails_with
 from sink_process import IDENTITY, REGION, Case
 from staging import Resources, Warehouse, token
 
 from airflow_recovery.attempt import commit, region_task
-from airflow_recovery.errors import AppendedAlready, Overtaken, RegionFailed, SinkRefused
+from airflow_recovery.errors import AppendedAlready, RegionFailed, SinkRefused
 from airflow_recovery.model.records import CommitEnd
 from airflow_recovery.sinks import CommittingSink, DeltaTable, Held, PostgresTable
 from airflow_recovery.store.local import LocalStore
@@ -163,7 +164,7 @@ def test_the_repaired_rows_of_a_new_journal_go_above_what_the_old_one_had_replac
 def test_a_new_journal_appends_nothing_to_what_the_old_one_had_and_says_so_before_spark(target):
     target.case("append", BEFORE).task()
     new = target.case("append", REPAIRED)
-    with pytest.raises(AppendedAlready, match=r"holds attempt 1 .*of this run, which this journal does not know"):
+    with fails_with("appended-unknown-to-journal"):
         new.task()
     assert target.carriers() == ["AA", "UA"]
     assert new.state().latest_attempt == 0
@@ -208,7 +209,7 @@ def test_two_at_once_in_mode_replace_the_later_one_is_abandoned_and_counted_abov
     """Both have asked an empty target before they claimed."""
     first = target.case("replace", BEFORE)
     new = target.case("replace", REPAIRED, meanwhile=first.task)
-    with pytest.raises(Overtaken, match="The next try is counted above it"):
+    with fails_with("counted-above"):
         new.task()
     assert target.carriers() == ["AA", "UA"]
     assert end_of(new, 1) is CommitEnd.ABANDONED
@@ -283,7 +284,7 @@ def test_what_the_version_before_has_committed_stands_and_is_followed(target, mo
 
 def test_a_lost_journal_of_the_version_before_is_seen_as_well(target):
     target.commit_as_the_version_before(BEFORE)
-    with pytest.raises(AppendedAlready, match="holds attempt 1 of this run, which this journal does not know"):
+    with fails_with("appended-unknown-to-journal"):
         target.case("append", REPAIRED).task()
     target.case("replace", REPAIRED).task()
     assert target.carriers() == ["B6"]

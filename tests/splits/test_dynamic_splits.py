@@ -15,6 +15,7 @@ from dataclasses import replace
 from itertools import count
 
 import pytest
+from expected_errors import fails_with
 from fakes import IDENTITY, FakeApplication, Hooks, Killed, Process, World, log
 
 from airflow_recovery.attempt.application import ClaimedAttempt
@@ -23,11 +24,9 @@ from airflow_recovery.attempt.restarts import Restarts
 from airflow_recovery.attempt.task_instances import TaskTry
 from airflow_recovery.errors import (
     AttemptLost,
-    InputLost,
     RecoveryError,
     RegionFailed,
     SplitsNotCovered,
-    SplitsVanished,
 )
 from airflow_recovery.job.enumerators import Enumeration, ResumedEnumerator
 from airflow_recovery.journal.run_state import RegionState
@@ -408,7 +407,7 @@ def test_fault_55_with_fail_nothing_is_entered_and_the_task_names_it(world: Dyna
     world.vanished = Vanished.FAIL
     go_all(world)
     world.listing = splits("acdefgh")
-    with pytest.raises(SplitsVanished, match=r"found 1 gone \(s3://lake/b.csv\)"):
+    with fails_with("listed-splits-gone"):
         world.again(ONE)
     world.listing = splits("abcdefgh")
     world.again(ONE)
@@ -483,7 +482,7 @@ def test_fault_92_control_batches_that_were_given_back_are_adopted_and_nothing_g
     world: DynamicWorld, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(SplitBook, "has", lambda self, *given: True)
-    with pytest.raises(SplitsNotCovered, match="read twice"):
+    with fails_with("splits-not-in-one-batch"):
         test_fault_92_code_back_and_forth_neither_doubles_a_split_nor_gets_stuck(world)
 
 
@@ -494,7 +493,7 @@ def test_fault_92_what_was_given_back_between_the_look_and_the_return_is_not_ado
     base = world.journal().read_batch_log(ONE, 1, 2)
     assert [letter(log_.read().known[key]) for committed in base for key in committed.splits] == ["a", "b"]
     return_rest(log_, 0, 2, base=())
-    with pytest.raises(AttemptLost, match="2 batches that it adopts were given back while it was claimed"):
+    with fails_with("adopted-batches-given-back"):
         return_rest(SplitLogStore(world.journal_store, IDENTITY, "S", writer="next"), 0, 3, base)
     assert log_.read().next_batch(0, 30) == tuple(split.key for split in splits("abc"))  # who adopts it reads it twice
 
@@ -517,7 +516,7 @@ def test_fault_92_a_reader_takes_no_finish_whose_splits_were_given_back(
     world.airflow.lose_heartbeat(ONE)
     world.airflow.mark(ONE, "success")
     if is_asked:
-        with pytest.raises(InputLost, match=r"S\[0\]: its splits are others now \(8 splits were given back"):
+        with fails_with("input-cleared", cleared=["S[0]"]):
             world.go("all")
         world.until_green()
         assert world.everything == "abcdefgh"

@@ -6,8 +6,8 @@ import json
 import time
 
 import pytest
+from expected_errors import fails_with
 
-from airflow_recovery.errors import AttemptLost, RecordInvalid
 from airflow_recovery.model.split import Split
 from airflow_recovery.splits.log import (
     LOG_RECORD,
@@ -83,7 +83,7 @@ def test_fault_91_with_fewer_subtasks_what_the_others_had_is_anybody_s():
     assert book.held_by(3) == ()
     assert book.next_batch(1, 100) == (D, B, C)
     assert book.is_over(3, 2)
-    with pytest.raises(AttemptLost, match="attempt 2 of subtask 3 was fenced"):
+    with fails_with("split-attempt-fenced", attempt=2, subtask=3):
         book.pull(3, 2, 0, 10)
     book.add(Rescaled(4))
     assert book.is_over(3, 1) is True  # what it had, it was given by an attempt that is over
@@ -146,7 +146,7 @@ def test_a_record_that_nobody_who_has_read_the_log_could_have_written_is_refused
 ):
     book = fold([LISTED, *records])
     before = book.to_json()
-    with pytest.raises(RecordInvalid, match="the log of splits: expected"):
+    with fails_with("split-log-refuses"):
         book.add(refused)
     assert book.to_json() == before
 

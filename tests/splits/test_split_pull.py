@@ -17,8 +17,9 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 import pytest
+from expected_errors import fails_with
 
-from airflow_recovery.errors import AttemptLost, RecordInvalid, StoreTimeout
+from airflow_recovery.errors import AttemptLost, StoreTimeout
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.model.records import (
     AttemptState,
@@ -101,7 +102,7 @@ def test_fault_56_once_what_it_had_is_returned_it_is_fenced(local_store: LocalSt
     pulled = pulls(log)
     pulled.next_batch()
     return_rest(log_of(local_store, "next try"), 0, 2, base=())
-    with pytest.raises(AttemptLost, match="attempt 1 of subtask 0 was fenced"):
+    with fails_with("split-attempt-fenced", attempt=1, subtask=0):
         pulled.next_batch()
     assert names(pulls(log_of(local_store, "next driver"), attempt=2))[0] == ["0000", "0001"]
 
@@ -116,7 +117,7 @@ def test_fault_56_control_without_the_look_a_fenced_driver_goes_on_pulling(
     monkeypatch.setattr(SplitBook, "is_over", lambda self, subtask, attempt: False)
     assert pulled.next_batch() is not None  # two attempts of one subtask read on; with the rule on, nobody reads this:
     monkeypatch.undo()
-    with pytest.raises(RecordInvalid, match="expected an attempt that is not over"):
+    with fails_with("split-log-refuses", expected="an attempt that is not over"):
         log_of(local_store).read()
 
 
@@ -175,7 +176,7 @@ def test_fault_92_what_was_given_back_and_has_vanished_since_it_was_put_is_the_z
 
     monkeypatch.setattr(SplitLogStore, "append", then_overtaken)
     assert pulled.next_batch() is not None  # it is told by the next one, and what it commits is nobody's
-    with pytest.raises(AttemptLost, match="attempt 1 of subtask 0 was fenced"):
+    with fails_with("split-attempt-fenced", attempt=1, subtask=0):
         pulled.next_batch()
 
 

@@ -12,9 +12,9 @@ from typing import Any, cast
 
 import pytest
 from boto3.session import Session
+from expected_errors import fails_with
 
 from airflow_recovery.errors import (
-    ConfigurationError,
     ObjectExists,
     ObjectMissing,
     StoreAccessDenied,
@@ -96,7 +96,7 @@ def test_fault_27_negative_control_a_bare_404_alone_would_say_missing(
 def test_fault_27_a_404_for_a_listed_object_is_not_missing(s3_store: S3Store, monkeypatch: pytest.MonkeyPatch) -> None:
     s3_store.put("there", b"x")
     monkeypatch.setattr(S3Store, "_get", _answers_404)
-    with pytest.raises(StoreUnavailable, match="listing shows the object"):
+    with fails_with("listed-and-not-there"):
         s3_store.get("there")
 
 
@@ -117,14 +117,14 @@ def test_a_refused_connection_is_a_time_out_with_advice() -> None:
         endpoint_url = f"http://127.0.0.1:{unused.getsockname()[1]}"
         session = Session("key", "secret", region_name="us-east-1")
         store = S3Store("s3://bucket/base", endpoint_url=endpoint_url, session=session, max_read_attempts=1)
-        with pytest.raises(StoreTimeout, match="Check the endpoint"):
+        with fails_with("no-connection"):
             store.get("key")
 
 
 @pytest.mark.parametrize("request_", REQUESTS)
 def test_a_missing_bucket_is_a_misconfiguration(s3_server: S3Server, request_: str) -> None:
     store = S3Store("s3://no-such-bucket/base", endpoint_url=s3_server.endpoint_url, session=s3_server.session())
-    with pytest.raises(StoreMisconfigured, match="no-such-bucket"):
+    with fails_with("bucket-missing"):
         requests_of(store)[request_]()
 
 
@@ -135,7 +135,7 @@ def test_no_credentials_at_all_are_denied(s3_server: S3Server, monkeypatch: pyte
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/dev/null")
     monkeypatch.setenv("AWS_CONFIG_FILE", "/dev/null")
     store = S3Store("s3://recovery-tests", endpoint_url=s3_server.endpoint_url, region_name="us-east-1")
-    with pytest.raises(StoreAccessDenied, match="no usable credentials"):
+    with fails_with("credentials-missing"):
         store.get("key")
 
 
@@ -235,7 +235,7 @@ def test_writes_are_sent_once_and_reads_are_repeated(s3_store: S3Store, monkeypa
 def test_the_base_is_one_form_whatever_was_given() -> None:
     assert S3Store("s3a://bucket/a/b/").base_uri == "s3://bucket/a/b"
     assert S3Store("s3://bucket").base_uri == S3Store("s3://bucket/").base_uri == "s3://bucket"
-    with pytest.raises(ConfigurationError, match="Expected s3://"):
+    with fails_with("s3-uri-unfit"):
         S3Store("http://bucket/a")
 
 

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from expected_errors import fails_with
 
 from airflow_recovery.errors import (
     ObjectExists,
     ObjectMissing,
     RecordInvalid,
     StoreAccessDenied,
-    StoreError,
     StoreFull,
     StoreTimeout,
     StoreUnavailable,
@@ -71,9 +71,9 @@ def test_a_first_write_is_one_request(local_store: LocalStore, clock: ManualCloc
 
 def test_a_lost_race_raises_with_what_was_found(store: ObjectStore, clock: ManualClock) -> None:
     store.put_if_absent("t/a/00000001.claim", b"theirs")
-    with pytest.raises(WriteLost, match="another process") as raised:
+    with fails_with("written-by-another") as raised:
         write(store, clock)
-    assert isinstance(raised.value, StoreError)
+    assert isinstance(raised.value, WriteLost)
     assert raised.value.held == b"theirs"
     assert clock.pauses == []
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from datetime import datetime, timedelta
 
 import pytest
 from clocked import DAY_S, Clock, ClockedStore
+from expected_errors import fails_with
 from written_night import Night, region
 
-from airflow_recovery.errors import NothingRecorded, RecordInvalid
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import run_key
 from airflow_recovery.model.names import encode
@@ -77,7 +76,7 @@ def test_groups_of_a_run_stay_together_and_of_one_group_its_own_work_counts(jour
     found = newest_runs(journal, "d", most=1)
     assert found == [RunIdentity("d", "date-1", "day"), RunIdentity("d", "date-1", "night")]
     assert keys(journal, 1, "day") == ["date-2"]
-    with pytest.raises(NothingRecorded, match=r"no run of group .noon. .* nearest groups of 2: .*night"):
+    with fails_with("run-of-journal-unknown"):
         newest_runs(journal, "d", "noon", most=1)
 
 
@@ -148,7 +147,7 @@ def test_a_date_in_the_run_id_says_where_to_look_first(journal: ClockedStore) ->
     counted = CountingStore(journal)
     assert find_run(counted, "d", "scheduled__2026-01-01T21:00:00+00:00").run_key == keys[20]
     assert counted.count(Verb.GET) == 22 + 1
-    with pytest.raises(NothingRecorded, match=r"no run .scheduled__0001.*\. RUN may be"):
+    with fails_with("run-unknown"):
         find_run(journal, "d", "scheduled__0001-01-01T00:00:00+00:00")
 
 
@@ -158,7 +157,7 @@ def test_where_not_all_claims_are_read_the_error_says_so(
     hourly(journal, 300)
     monkeypatch.setattr(run_lookup, "CLAIMS_READ", 64)
     assert find_run(journal, "d", "manual 290")
-    with pytest.raises(NothingRecorded, match="Only the newest 64 of 300 claims were read for a run id"):
+    with fails_with("run-unknown"):
         find_run(journal, "d", "manual 3")
 
 
@@ -220,7 +219,7 @@ def test_whose_run_it_is_the_second_record_says_where_the_first_is_damaged(journ
     assert groups_of(journal, "d", "run-1") == [group]
     for key in others:
         journal.put(key, b"{")
-    with pytest.raises(RecordInvalid, match="not a valid journal document"):
+    with fails_with("record-no-json"):
         groups_of(journal, "d", "run-1")
 
 
@@ -232,7 +231,7 @@ def test_a_folder_without_a_record_is_no_group(journal: ClockedStore) -> None:
     assert groups_of(journal, "d", "run-2") == groups_of(journal, "d", "run-3") == []
     assert RunIdentity("d", "run-1", "g") in all_runs(journal, "d")
     for group in (None, "g"):
-        with pytest.raises(NothingRecorded, match="Run run-2 of DAG 'd' has no group"):
+        with fails_with("run-without-group"):
             find_run(journal, "d", "run-2", group)
 
 
@@ -240,7 +239,7 @@ def test_a_folder_without_a_record_is_no_group(journal: ClockedStore) -> None:
 def test_fault_293_a_name_of_two_runs_is_refused_and_names_both(journal: ClockedStore, name: str) -> None:
     ran(journal, "date-2026-01-01T000000Z")
     ran(journal, f"partition-{name}")
-    with pytest.raises(NothingRecorded, match=f"date-2026-01-01T000000Z or partition-{re.escape(name)}"):
+    with fails_with("run-ambiguous"):
         find_run(journal, "d", name)
     for key in ("date-2026-01-01T000000Z", f"partition-{name}"):
         assert find_run(journal, "d", key).run_key == key
@@ -249,7 +248,7 @@ def test_fault_293_a_name_of_two_runs_is_refused_and_names_both(journal: Clocked
 def test_fault_293_a_run_id_and_a_partition_of_one_name_are_told_apart_too(journal: ClockedStore) -> None:
     for key in ("run-eu", "partition-eu"):
         ran(journal, key)
-    with pytest.raises(NothingRecorded, match=r"'d' has 2 runs that 'eu' names: .* run-eu or partition-eu"):
+    with fails_with("run-ambiguous", dag="d", run="eu"):
         find_run(journal, "d", "eu")
 
 

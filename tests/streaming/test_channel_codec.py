@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from expected_errors import fails_with
 
 from airflow_recovery.errors import RecordInvalid
 from airflow_recovery.model.channel_options import LossBudget, Reconnect
@@ -174,5 +175,5 @@ def test_a_record_that_is_too_large_is_neither_written_nor_read(monkeypatch):
     body = encoded(RECORDS[1])
     monkeypatch.setattr(codec, "MAX_CHANNEL_RECORD_BYTES", 100)
     refused(body, "more than the limit of 100")
-    with pytest.raises(RecordInvalid, match="more than the limit"):
+    with fails_with("slot-too-large"):
         encoded(RECORDS[1])

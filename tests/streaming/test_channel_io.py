@@ -8,14 +8,13 @@ import threading
 import pytest
 from channel_consumer import ChannelConsumer
 from channel_ends import Source, bodies, client, committed_rows, drain, lost_rows, rows_of, sink_batch
+from expected_errors import fails_with
 
 from airflow_recovery.errors import (
     ChannelEvicted,
     ChannelFailed,
     ChannelInconsistent,
-    LossBudgetExceeded,
     StoreTimeout,
-    StoreUnsuitable,
 )
 from airflow_recovery.model.channel_options import LossBudget, Overflow, Reconnect
 from airflow_recovery.model.records import RunIdentity
@@ -113,7 +112,7 @@ def test_a_producer_whose_consumer_never_comes_fails_by_name(local_store):
     """Without a slot for the consumer nobody hangs for ever."""
     source = Source(local_store, max_bytes=10, block_timeout_s=0.0)
     source.emit(*range(10))
-    with pytest.raises(ChannelFailed, match="has no slot"):
+    with fails_with("consumer-takes-nothing"):
         source.emit(*range(10, 20))
 
 
@@ -153,7 +152,7 @@ def test_fault_58_a_budget_stops_before_the_commit(local_store):
     drain(sink(local_store))
     source.emit(*range(4, 10))
     late = sink(local_store, 2, Reconnect.LATEST)
-    with pytest.raises(LossBudgetExceeded, match="max_lost_records is 5"):
+    with fails_with("checkpoint-over-budget"):
         late.next_batch()
     assert sorted(committed_rows(local_store)) == list(range(4))
     assert loss_report("raw", late.client.state).lost == 0
@@ -231,7 +230,7 @@ def test_random_answers_of_the_store_leave_the_account_exact(seed, local_store):
 
 def test_fault_25_a_store_without_conditional_writes_is_refused(local_store):
     store = FaultyStore(local_store, ignores_if_none_match=True)
-    with pytest.raises(StoreUnsuitable, match="conditional writes"):
+    with fails_with("no-conditional-writes"):
         Source(store)
 
 

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from expected_errors import fails_with
 from fakes import MemoryStore
 from streaming_run import RUN, StreamingRun
 
-from airflow_recovery.errors import NotPublished
 from airflow_recovery.hooks.result import RecoveryResultHook
 from airflow_recovery.model.channel_options import LossBudget, Reconnect
 from airflow_recovery.results.mode import CommittedBatches
@@ -72,7 +72,7 @@ def test_what_is_lost_is_told_and_an_old_generation_does_not_count() -> None:
 
 def test_another_result_is_refused_by_name() -> None:
     run = run_of()
-    with pytest.raises(NotPublished, match=r"found 'scores'\. There is totals"):
+    with fails_with("not-made-from-channel", found="scores"):
         committed_batches(run.results, RUN, run.plan, run.state(), "scores")
 
 
@@ -84,7 +84,7 @@ def test_of_a_run_that_is_being_purged_nothing_is_read() -> None:
     run.sink_all(sink)
     state = run.state()
     closed = {name: replace(region, closed_at=max(region.latest_attempt, 1)) for name, region in state.regions.items()}
-    with pytest.raises(NotPublished, match="this run was purged"):
+    with fails_with("channel-run-purged"):
         committed_batches(run.results, RUN, run.plan, replace(state, regions=closed, is_closed=True), "totals")
 
 

@@ -13,12 +13,13 @@ from typing import Any
 import pytest
 from airflow.sdk import DAG, Asset
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, TaskDeferred
+from expected_errors import fails_with
 from job_tasks import job_dag
 from streaming_drivers import EPOCHS, RECORDS, RUN, StreamingDrivers, client_of, log_of
 from tries import journal_in, run_try, state_in, task_context
 
 from airflow_recovery.driver.region_spec import RegionSpec
-from airflow_recovery.errors import ChannelInconsistent, JobDefinitionError, RegionFailed
+from airflow_recovery.errors import ChannelInconsistent, RegionFailed
 from airflow_recovery.hooks.clear_clients import FirstClearClient
 from airflow_recovery.model.channel_options import LossBudget, Reconnect
 from airflow_recovery.model.records import Reset
@@ -107,18 +108,18 @@ def test_a_group_without_channels_keeps_its_publish() -> None:
 
 def test_more_regions_than_the_dag_runs_at_once_are_refused_at_parse() -> None:
     dag = DAG("d", schedule=None, max_active_tasks=2)
-    with dag, pytest.raises(JobDefinitionError, match="at least 3") as raised:
+    with dag, fails_with("channels-refused") as raised:
         SparkJobTaskGroup(group_id="g", job=JOB)
     assert "raise it, and give the pool 3 slots for every active run" in str(raised.value)
 
 
 def test_channels_without_recovery_are_refused_at_parse() -> None:
-    with pytest.raises(JobDefinitionError, match="recovery is off, and the job has channels"):
+    with fails_with("channels-without-recovery"):
         job_dag(JOB, job_recovery={"execution.batch.job-recovery.enabled": False})
 
 
 def test_a_start_timeout_is_a_time() -> None:
-    with pytest.raises(JobDefinitionError, match="start_timeout_s above 0"):
+    with fails_with("start-timeout-unfit"):
         job_dag(JOB, start_timeout_s=0)
 
 
@@ -126,7 +127,7 @@ def test_regions_over_connect_are_refused_with_advice(
     recovery: Path, drivers: StreamingDrivers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", '{"conn_type": "spark_connect", "host": "sc://nowhere"}')
-    with pytest.raises(AirflowFailException, match="Give the task group another conn_id"):
+    with fails_with("streaming-over-connect", by=AirflowFailException):
         run_region("events")
     assert (drivers.specs, attempts(recovery, "events")) == ([], [])
 
@@ -173,7 +174,7 @@ def test_without_the_gate_it_would_have_claimed_at_once(
 def test_a_producer_that_is_over_in_airflow_ends_its_consumer_by_name(
     recovery: Path, drivers: StreamingDrivers, state: str
 ) -> None:
-    with pytest.raises(AirflowFailException, match=f"the task of its producer 'events' is {state}"):
+    with fails_with("channel-producer-failed", by=AirflowFailException):
         run_region("scores", states=states(events=state))
     assert attempts(recovery, "scores") == []
 
@@ -183,7 +184,7 @@ def test_a_producer_that_a_person_marked_as_a_success_ends_its_consumer_too(
 ) -> None:
     """It never said that all is there: nobody would feed the channel any more, nor end it."""
     client_of(recovery, "events").append(lambda state: open_producer(state, 1, subpartitions=1, schema=""))
-    with pytest.raises(AirflowFailException, match="the task of its producer 'events' is success"):
+    with fails_with("channel-producer-failed", by=AirflowFailException):
         run_region("scores", states=states(events="success"))
 
 
@@ -210,14 +211,14 @@ def test_what_a_producer_gave_up_with_is_told_and_waited_for_where_it_runs_again
         run_region("events", given={"restart_strategy": NoRestart()})
     assert "the lake has dried up" in str(log_of(recovery, "events").failed)
 
-    with pytest.raises(AirflowFailException, match=r"is failed: events has failed for good.*dried up"):
+    with fails_with("channel-producer-failed", by=AirflowFailException):
         run_region("scores", states=states(events="failed"))
     # Somebody clears both: the producer opens the channel once more.
     assert deferred("scores", states=states(events="queued")).generation == 1
 
 
 def test_a_skipped_producer_skips_its_consumer(recovery: Path, drivers: StreamingDrivers) -> None:
-    with pytest.raises(AirflowSkipException, match="its producer 'events' was skipped"):
+    with fails_with("channel-producer-skipped", by=AirflowSkipException):
         run_region("scores", states=states(events="skipped"))
 
 
@@ -242,7 +243,7 @@ def test_a_start_timeout_fails_by_name(recovery: Path, drivers: StreamingDrivers
     trigger = deferred("scores", given=given, states=states(events="queued"))
     assert trigger.deadline is not None
     operator = task("scores", **given).prepare_for_execution()
-    with pytest.raises(AirflowFailException, match=r"g.events|its producer has a slot") as raised:
+    with fails_with("channel-not-open-in-time", by=AirflowFailException) as raised:
         operator.execute_after_start(task_context("g.scores", states=states(events="queued")), {"deadline": 1.0})
     assert "start_timeout_s=3600" in str(raised.value)
 
@@ -277,7 +278,7 @@ def test_fewer_slots_than_regions_are_refused_by_the_first_task(
     recovery: Path, drivers: StreamingDrivers, monkeypatch: pytest.MonkeyPatch, slots: int, each: int
 ) -> None:
     monkeypatch.setattr(FirstClearClient, "pool_slots", lambda self, name: slots)
-    with pytest.raises(AirflowFailException, match=f"Expected the pool 'own' to have {3 * each} slots") as raised:
+    with fails_with("pool-too-small", by=AirflowFailException, pool="own") as raised:
         run_region("events", given={"pool": "own", "pool_slots": each})
     assert "times max_active_runs" in str(raised.value)
     assert attempts(recovery, "events") == []
@@ -345,7 +346,7 @@ def test_a_store_that_is_away_hides_no_failure(
 
     monkeypatch.setattr(streaming_task, "give_up_output", away)
     drivers.meanwhile = fail_with(RuntimeError("the lake has dried up"))
-    with pytest.raises(AirflowFailException, match="dried up"):
+    with fails_with("budget-ended", by=AirflowFailException):
         run_region("events", given={"restart_strategy": NoRestart()})
     assert "could not be told" in caplog.text
 
@@ -450,7 +451,7 @@ def test_a_budget_that_is_exceeded_fails_the_run_by_name_and_publishes_nothing(
     drivers.views_above = 9
     for name in ("scores", "table"):
         run_region(name, states=states(events="success", scores="success"))
-    with pytest.raises(AirflowFailException, match="events: 12 lost records, max_lost_records is 10") as raised:
+    with fails_with("losses-over-budget", by=AirflowFailException) as raised:
         run_try(task("audit"))
     assert "Nothing is published" in str(raised.value)
     assert state_in(recovery, "g", *REGIONS).newest_publish == 0
@@ -478,7 +479,7 @@ def test_what_an_altered_generation_left_behind_is_lost_and_counts_in_the_budget
     for name in ("scores", "table"):
         run_region(name, states=states(events="success", scores="success"))
     assert generation_read_by(drivers.specs[-2]) == 2
-    with pytest.raises(AirflowFailException, match="events: 12 lost records, max_lost_records is 10"):
+    with fails_with("losses-over-budget", by=AirflowFailException):
         run_try(task("audit"))
 
 
@@ -491,6 +492,6 @@ def test_an_account_that_is_not_complete_is_not_published(
         raise ChannelInconsistent("subpartition 0: a hole")
 
     monkeypatch.setattr("airflow_recovery.streaming.audit.check_ledger", incomplete)
-    with pytest.raises(ChannelInconsistent, match="channel 'events', generation 1: subpartition 0: a hole"):
+    with fails_with("channel-audit-fails", channel="events"):
         run_try(task("audit"))
     assert state_in(recovery, "g", *REGIONS).newest_publish == 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 
 import pytest
+from expected_errors import fails_with
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from spark_streaming_run import HandFed, SparkStreamingRun
 
@@ -99,7 +100,7 @@ def test_a_completed_batch_is_read_again_without_a_plan_until_it_is_released(spa
     assert spark_run.state("raw").plan is None
     found.commit(end)
     assert spark_run.state("raw").retained == {}
-    with pytest.raises(ChannelInconsistent, match="released already"):
+    with fails_with("records-released-already"):
         found.partitions(start, end)
 
 
@@ -150,7 +151,7 @@ def test_a_torn_segment_is_an_error(spark_run, made, cut):
     _, parts = step(found, found.initialOffset())
     key = parts[0].segments[0].key
     spark_run.store.put(key, spark_run.store.get(key).body[: -cut or None] + b"\0" * (cut == 0))
-    with pytest.raises(ChannelInconsistent, match="altered from outside"):
+    with fails_with("segment-altered"):
         rows(found, parts)
 
 
@@ -160,7 +161,7 @@ def test_a_segment_with_other_records_than_the_log_says_is_an_error(spark_run, m
     _, parts = step(found, found.initialOffset())
     for part in parts:
         object.__setattr__(part.segments[0], "count", 6)
-    with pytest.raises(ChannelInconsistent, match="expected 6 records"):
+    with fails_with("segment-altered"):
         rows(found, parts)
 
 
@@ -170,7 +171,7 @@ def test_control_of_a_segment_that_is_gone_a_reader_that_takes_it_for_empty(spar
     found = reader(spark_run)
     _, parts = step(found, found.initialOffset())
     spark_run.store.delete([parts[0].segments[0].key])
-    with pytest.raises(ChannelInconsistent, match="deleted from outside"):
+    with fails_with("segment-deleted"):
         rows(found, parts)
     table = source.ChannelReader._table
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from airflow.sdk import DAG
+from expected_errors import fails_with
 from paths import CODE
 from tries import run_try, state_in
 
@@ -66,7 +67,7 @@ def test_fault_80_each_attempt_of_a_managed_output_appends_to_nothing(recovery: 
 
 
 def test_fault_80_what_nobody_can_see_is_declared(tmp_path: Path) -> None:
-    with pytest.raises(JobDefinitionError, match=r"^t: expected an application that can run again, found idempotent=F"):
+    with fails_with("application-cannot-run-again", task="t"):
         operator(tmp_path, outputs=["out"], application=WRITER, idempotent=False)
     fixed = {"out": f"file://{tmp_path}/ledger"}
     assert operator(tmp_path, outputs=fixed, idempotent=True).allow_duplicates is False

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
+from expected_errors import fails_with
 from job_tasks import GROUP, Drivers, job_dag
 from test_drop_in_application import dag_of
 from tries import journal_in, run_try, task_context
@@ -87,9 +88,7 @@ def test_a_run_without_a_version_has_that_of_the_folder(counts: None, submitted:
 def test_a_bundle_without_versions_is_refused_by_the_name_of_the_setting(
     make: Any, counts: None, submitted: Path, drivers: Drivers
 ) -> None:
-    with pytest.raises(
-        AirflowFailException, match=r"DAG bundle 'dags' to have a version, as \[recovery\] code_version"
-    ):
+    with fails_with("bundle-without-version", by=AirflowFailException, bundle="dags"):
         try_of(make(), 1, None)
 
 
@@ -100,7 +99,7 @@ def test_a_task_that_does_not_recover_needs_no_version(counts: None, submitted: 
 
 def test_another_value_is_refused(counts: None, submitted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW__RECOVERY__CODE_VERSION", "git")
-    with pytest.raises(AirflowFailException, match=r"Expected one of none, bundle in \[recovery\] code_version, found"):
+    with fails_with("setting-unfit", by=AirflowFailException, option="code_version"):
         try_of(operator(), 1, OLD)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
+from expected_errors import fails_with
 from job_tasks import Drivers, job_dag
 from tries import run_try
 
@@ -28,7 +29,7 @@ def test_fault_82_a_task_of_another_deployment_is_refused_before_it_looks_at_a_r
     monkeypatch.setenv("AIRFLOW__RECOVERY__DEPLOYMENT", "production")
     run_try(aside())
     monkeypatch.setenv("AIRFLOW__RECOVERY__DEPLOYMENT", "staging")
-    with pytest.raises(AirflowFailException, match="found that of 'production'"):
+    with fails_with("journal-of-other-deployment", by=AirflowFailException, found="'production'"):
         run_try(aside(), try_number=2)
 
 
@@ -46,7 +47,12 @@ def test_fault_109_a_deployment_without_a_name_adopts_nothing_of_one_that_has_on
     monkeypatch.setenv("AIRFLOW__RECOVERY__DEPLOYMENT", "production")
     run_try(aside())
     monkeypatch.delenv("AIRFLOW__RECOVERY__DEPLOYMENT")
-    with pytest.raises(AirflowFailException, match="of a deployment without a name, found that of 'production'"):
+    with fails_with(
+        "journal-of-other-deployment",
+        by=AirflowFailException,
+        expected="a deployment without a name",
+        found="'production'",
+    ):
         run_try(aside(), try_number=2)
 
 
@@ -55,8 +61,11 @@ def test_fault_109_nor_one_that_has_a_name_of_one_without(
 ) -> None:
     run_try(aside())
     monkeypatch.setenv("AIRFLOW__RECOVERY__DEPLOYMENT", "staging")
-    with pytest.raises(
-        AirflowFailException, match="of deployment 'staging', found that of a deployment without a name"
+    with fails_with(
+        "journal-of-other-deployment",
+        by=AirflowFailException,
+        expected="deployment 'staging'",
+        found="a deployment without a name",
     ):
         run_try(aside(), try_number=2)
 
@@ -76,7 +85,7 @@ def test_fault_102_a_task_with_another_journal_is_refused_before_its_first_claim
 ) -> None:
     run_try(aside())
     monkeypatch.setenv("AIRFLOW__RECOVERY__JOURNAL", f"file://{recovery}/other")
-    with pytest.raises(AirflowFailException, match="to hold the results of the journal"):
+    with fails_with("results-of-other-journal", by=AirflowFailException):
         run_try(aside())
     assert [each.key for each in LocalStore(f"file://{recovery}/other").list() if "/t/" in each.key] == []
     assert len(drivers.specs) == 1

@@ -14,9 +14,10 @@ import pytest
 from airflow.providers.standard.operators.bash import BashOperator
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException
+from expected_errors import fails_with
 from tries import run_try, state_in
 
-from airflow_recovery.errors import JobDefinitionError, RegionFailed, UserCodeError
+from airflow_recovery.errors import RegionFailed, UserCodeError
 from airflow_recovery.model.keys import OPERATORS_GROUP
 from airflow_recovery.operators import RecoverableSparkSubmitOperator, recoverable
 from airflow_recovery.results.finished_write import Leftovers
@@ -82,9 +83,7 @@ def test_fault_320_half_a_write_is_refused_and_the_next_try_writes_elsewhere(rec
 
 @pytest.mark.parametrize("names", [["_temporary/0/part-0"], ["part-0", "_temporary/0/_temporary/"]])
 def test_fault_320_work_alone_and_an_empty_folder_of_work(recovery: Path, submitted: Path, names: list[str]) -> None:
-    with pytest.raises(
-        RegionFailed, match="is not finished: expected no temporary files of a writer there, found _temporary/"
-    ):
+    with fails_with("output-has-temporary-files"):
         run_try(task_that_writes(recovery, names))
 
 
@@ -104,7 +103,7 @@ def test_fault_320_a_pipe_that_hides_the_exit_code(recovery: Path) -> None:
         task = recoverable(BashOperator, paths="plain")(
             task_id="t", bash_command=f"{command} | tee log", outputs=["o"], env={"OUT": "{output:o}"}, append_env=True
         )
-    with pytest.raises(RegionFailed, match="expected no temporary files of a writer there, found _temporary/"):
+    with fails_with("output-has-temporary-files"):
         run_try(task)
 
 
@@ -118,9 +117,9 @@ def test_what_is_accepted_is_registered_with_a_warning(
 
 
 def test_an_unknown_choice_is_refused_where_the_dag_is_parsed(tmp_path: Path) -> None:
-    with pytest.raises(JobDefinitionError, match="expected on_unfinished to be 'stop' or 'accept', found 'ignore'"):
+    with fails_with("option-unfit", option="on_unfinished"):
         task_that_writes(tmp_path, [], on_unfinished="ignore")
-    with pytest.raises(JobDefinitionError, match="expected require_success_file= as True or False"):
+    with fails_with("argument-unfit", argument="require_success_file"):
         task_that_writes(tmp_path, [], require_success_file="yes")
 
 
@@ -131,7 +130,7 @@ def test_fault_321_what_an_earlier_attempt_has_left_does_not_stop_one_that_write
     recovery: Path, submitted: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     lake = recovery / "lake"
-    with pytest.raises(RegionFailed, match="found _temporary/"):
+    with fails_with("output-has-temporary-files"):
         run_try(task_that_writes(recovery, HALF, out=lake))
     with caplog.at_level(logging.WARNING):
         run_try(task_that_writes(recovery, ["part-0", "part-1"], out=lake), try_number=2)
@@ -144,10 +143,10 @@ def test_fault_321_an_attempt_that_finds_the_folder_and_writes_nothing_is_refuse
 ) -> None:
     """As with ``mode("ignore")``: what is there may be half of the rows."""
     lake = recovery / "lake"
-    with pytest.raises(RegionFailed, match="found _temporary/"):
+    with fails_with("output-has-temporary-files"):
         run_try(task_that_writes(recovery, HALF, out=lake))
     idle = task_that_writes(recovery, [], out=lake)
-    with pytest.raises(RegionFailed, match="found _temporary/"):
+    with fails_with("output-has-temporary-files"):
         run_try(idle, try_number=2)
 
 
@@ -157,7 +156,7 @@ def test_fault_321_control_without_what_lay_there_before_no_attempt_ever_finishe
     monkeypatch.setattr(finished_output.FinishedOutputs, "look_before", lambda self: None)
     lake = recovery / "lake"
     for number in (1, 2):
-        with pytest.raises(RegionFailed, match="found _temporary/"):
+        with fails_with("output-has-temporary-files"):
             run_try(task_that_writes(recovery, HALF if number == 1 else ["part-0"], out=lake), try_number=number)
 
 
@@ -165,9 +164,7 @@ def test_fault_321_control_without_what_lay_there_before_no_attempt_ever_finishe
 
 
 def test_fault_323_a_folder_without_a_marker_is_refused_where_it_is_required(recovery: Path, submitted: Path) -> None:
-    with pytest.raises(
-        RegionFailed, match="expected a _SUCCESS of this attempt beside part-0, or in a folder above it"
-    ):
+    with fails_with("output-without-success-file"):
         run_try(task_that_writes(recovery, ["part-0"], require_success_file=True))
     run_try(task_that_writes(recovery, ["part-0", "_SUCCESS"], require_success_file=True), try_number=2)
     assert registered(recovery) == ["part-0"]
@@ -177,14 +174,12 @@ def test_fault_323_a_marker_of_an_earlier_attempt_does_not_count(recovery: Path,
     lake = recovery / "lake"
     lake.mkdir()
     (lake / "_SUCCESS").touch()
-    with pytest.raises(RegionFailed, match="expected a _SUCCESS of this attempt beside part-0"):
+    with fails_with("output-without-success-file"):
         run_try(task_that_writes(recovery, ["part-0"], out=lake, require_success_file=True))
 
 
 def test_fault_323_files_of_spark_without_a_marker_are_refused_unasked(recovery: Path, submitted: Path) -> None:
-    with pytest.raises(
-        RegionFailed, match=r"expected a _SUCCESS of this attempt beside part-00000-.*require_success_file"
-    ):
+    with fails_with("output-without-success-file"):
         run_try(task_that_writes(recovery, [PART]))
 
 
@@ -212,7 +207,7 @@ def test_files_that_were_there_before_want_no_marker_unless_asked(recovery: Path
     (lake / PART).write_text("rows")
     run_try(task_that_writes(recovery, [], out=lake))
     assert registered(recovery) == [PART]
-    with pytest.raises(RegionFailed, match="expected a _SUCCESS of this attempt, found none"):
+    with fails_with("output-without-success-file"):
         run_try(task_that_writes(recovery, [], out=lake, require_success_file=True, said="another"), try_number=2)
 
 
@@ -257,13 +252,13 @@ def test_fault_324_control_without_a_look_beside_it_nothing_was_written(
     recovery: Path, submitted: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(finished_output, "_is_object", lambda *_: False)
-    with pytest.raises(RegionFailed, match="wrote nothing to output 'o'"):
+    with fails_with("output-not-written", output="o"):
         run_try(task_that_writes_a_file(recovery))
 
 
 @pytest.mark.parametrize("names", [["folder/"], [".hidden"]])
 def test_what_holds_no_data_and_no_marker_is_nothing(recovery: Path, submitted: Path, names: list[str]) -> None:
-    with pytest.raises(RegionFailed, match="wrote nothing to output 'o' at"):
+    with fails_with("output-not-written", output="o"):
         run_try(task_that_writes(recovery, names))
 
 
@@ -304,7 +299,7 @@ def test_fault_322_a_folder_in_s3_with_an_upload_is_refused(server: S3Server) ->
     lake = Lake(server, fixed=False)
     lake.check()
     lake.begin_upload()
-    with pytest.raises(RegionFailed, match=r"found part-1 \(an upload that was neither completed nor aborted\)"):
+    with fails_with("output-has-temporary-files"):
         lake.check()
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from airflow.sdk import DAG, BaseOperator
+from expected_errors import fails_with
 
-from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.operators import OutputReference, RecoverableSparkSubmitOperator, RecoveryPublishOperator
 from airflow_recovery.results.prober import OnAltered
 from airflow_recovery.task.dag_operators import drop_ins_of, on_altered_of, plan_of_dag
@@ -27,7 +27,7 @@ def test_every_placeholder_of_every_argument_is_filled() -> None:
 
 
 def test_what_stands_for_nothing_is_refused() -> None:
-    with pytest.raises(JobDefinitionError, match=r"'--x=\{output:uot\}': \{output:uot\} is not declared; there are"):
+    with fails_with("placeholder-unknown", found="{output:uot}"):
         filled(["--x={output:uot}"], LOCATIONS)
 
 
@@ -77,7 +77,7 @@ def test_the_order_is_that_of_reading_not_of_declaring(dag: Any) -> None:
 
 def test_an_unknown_reference_is_refused_by_name(dag: Any) -> None:
     dag.get_task("z").inputs["y"] = OutputReference("y", "c")
-    with pytest.raises(JobDefinitionError, match="z: input 'y' is output 'c' of 'y', which is not declared"):
+    with fails_with("input-not-declared", task="z", input="y"):
         plan_of_dag(dag)
 
 

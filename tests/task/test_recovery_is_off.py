@@ -9,12 +9,13 @@ from typing import Any, cast
 
 import pytest
 from airflow.sdk import DAG, conf
+from expected_errors import fails_with
 from job_tasks import Drivers, job_dag
 from paths import CODE
 from tries import run_try, submissions
 
 from airflow_recovery.driver.exit_report import write_failure
-from airflow_recovery.errors import Failure, JobDefinitionError, ObjectMissing, RegionFailed, UserCodeError
+from airflow_recovery.errors import Failure, UserCodeError
 from airflow_recovery.operators import RecoverableSparkSubmitOperator, SparkRegionOperator
 from airflow_recovery.operators.publish import RecoveryPublishOperator
 from airflow_recovery.operators.subtasks import RecoverySubtasksOperator
@@ -70,7 +71,7 @@ def test_two_tries_and_two_runs_write_to_different_places(recovery: Path, driver
 def test_what_another_run_has_made_does_not_count(recovery: Path, drivers: Drivers) -> None:
     found, params = tasks(), lake(recovery)
     run_try(found["g.cleaned"], params=params)
-    with pytest.raises(ObjectMissing, match=r"cleaned has made nothing in run other .* Clear cleaned"):
+    with fails_with("nothing-made-without-recovery", region="cleaned"):
         run_try(found["g.left"], params=params, run_id="other")
 
 
@@ -89,7 +90,7 @@ def test_a_failure_of_whatever_kind_is_retried_by_airflow_alone(recovery: Path, 
         raise RuntimeError("Error code is: 1.")
 
     drivers.meanwhile = fail
-    with pytest.raises(RegionFailed, match="wrong column") as error:
+    with fails_with("user-code-error") as error:
         run_try(tasks()["g.aside"])
     assert not isinstance(error.value, UserCodeError)
     assert isinstance(error.value.__cause__, UserCodeError)
@@ -165,7 +166,7 @@ def test_a_drop_in_operator_only_has_its_placeholders_filled(
 
 
 def test_recovery_on_for_one_operator_and_off_for_its_producer_is_refused() -> None:
-    with pytest.raises(JobDefinitionError, match="on for one of them and off for the other"):
+    with fails_with("recovery-on-and-off", producer="one"):
         operators()
 
 

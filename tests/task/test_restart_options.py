@@ -10,12 +10,13 @@ from typing import Any, cast
 import pytest
 from airflow.models.taskinstance import TaskInstance
 from airflow.sdk import DAG, Connection
+from expected_errors import fails_with
 from tries import task_context
 
 from airflow_recovery.attempt.application import ClaimedAttempt
 from airflow_recovery.driver.failure_class import labelled
 from airflow_recovery.driver.memory_policy import RaiseMemory
-from airflow_recovery.errors import Failure, JobDefinitionError
+from airflow_recovery.errors import Failure
 from airflow_recovery.model.records import Claim
 from airflow_recovery.operators import (
     RecoverableSparkSubmitOperator,
@@ -148,20 +149,20 @@ def test_default_args_of_a_dag_declare_it_for_all() -> None:
 
 
 @pytest.mark.parametrize(
-    ("option", "value", "said"),
+    ("option", "value", "code"),
     [
-        ("restart_strategy", "sometimes", "t: Expected restart-strategy.type"),
-        ("restart_strategy", "{", "JSON object of Flink's keys"),
-        ("maximum_per_task_failures", "many", "whole number"),
-        ("maximum_total_task_failures", "0", "from 1 on"),
-        ("retention", "a while", "retention"),
+        ("restart_strategy", "sometimes", "restart-strategy-unknown"),
+        ("restart_strategy", "{", "restart-strategy-unfit"),
+        ("maximum_per_task_failures", "many", "setting-not-a-number"),
+        ("maximum_total_task_failures", "0", "limit-unfit"),
+        ("retention", "a while", "retention-setting-unfit"),
     ],
 )
 def test_a_wrong_setting_is_an_import_error(
-    monkeypatch: pytest.MonkeyPatch, option: str, value: str, said: str
+    monkeypatch: pytest.MonkeyPatch, option: str, value: str, code: str
 ) -> None:
     configured(monkeypatch, **{option: value})
-    with pytest.raises(JobDefinitionError, match=said):
+    with fails_with(code):
         operator()
 
 
@@ -189,7 +190,7 @@ def test_a_task_group_declares_it_for_all_its_regions() -> None:
     {"retries": 3, "restart_strategy": FixedDelay(attempts=4)},
 ])  # fmt: skip
 def test_fault_72_fewer_retries_than_declared_restarts_are_refused_at_parse(arguments: dict[str, Any]) -> None:
-    with pytest.raises(JobDefinitionError, match=r"at least the \d restarts .* Leave retries out"):
+    with fails_with("retries-too-few"):
         operator(**arguments)
 
 
@@ -228,18 +229,18 @@ def test_fault_72_few_retries_of_a_dags_default_are_told_in_the_first_try(
 
 
 @pytest.mark.parametrize(
-    ("retention", "arguments", "said"),
+    ("retention", "arguments", "code"),
     [
-        ("1h", {"retry_delay": timedelta(hours=2)}, "retry_delay .* found 2h and a retention of 1h"),
-        ("30s", {}, "restart_strategy exponential-delay"),
-        ("1m", {"restart_strategy": FixedDelay(3, 60)}, "restart_strategy fixed-delay"),
+        ("1h", {"retry_delay": timedelta(hours=2)}, "restart-pause-outlasts-retention"),
+        ("30s", {}, "restart-pause-outlasts-retention"),
+        ("1m", {"restart_strategy": FixedDelay(3, 60)}, "restart-pause-outlasts-retention"),
     ],
 )
 def test_fault_71_a_delay_longer_than_the_retention_is_refused_at_parse(
-    monkeypatch: pytest.MonkeyPatch, retention: str, arguments: dict[str, Any], said: str
+    monkeypatch: pytest.MonkeyPatch, retention: str, arguments: dict[str, Any], code: str
 ) -> None:
     configured(monkeypatch, retention=retention)
-    with pytest.raises(JobDefinitionError, match=said):
+    with fails_with(code):
         operator(**arguments)
 
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from airflow.sdk import Connection
+from expected_errors import fails_with
 
 from airflow_recovery.attempt.region_task import Decision, RegionResult
-from airflow_recovery.errors import ConfigurationError, JobDefinitionError
 from airflow_recovery.hooks.settings import RecoverySettings
 from airflow_recovery.hooks.stores import open_stores
 from airflow_recovery.job import files, job
@@ -32,7 +31,7 @@ def raw(spark, splits):
 def test_it_is_refused_over_connect_before_a_claim() -> None:
     region = RegionPlan("raw", ("raw",), ("raw",), (), True, "f", mode=SplitPlan(split_source="raw"))
     MODE.check_connection(region, flights.vertices, Connection(conn_id="local", conn_type="spark"))
-    with pytest.raises(JobDefinitionError, match=r"vertex 'raw': .*spark-submit, found .*'warm'.*type 'spark'"):
+    with fails_with("batches-over-connect", where="job 'flights', vertex 'raw'", connection="warm"):
         MODE.check_connection(region, flights.vertices, Connection(conn_id="warm", conn_type="spark_connect"))
 
 
@@ -57,5 +56,5 @@ def test_a_runs_own_spark_needs_a_connection_that_submits(tmp_path: Path) -> Non
     for kind in ("spark", "yarn", "local"):
         assert open_run_spark(Connection(conn_id="c", conn_type=kind), place, place.identity).find() is None
     for kind in ("spark_connect", "postgres"):
-        with pytest.raises(ConfigurationError, match=f"'c': expected type spark, .*found '{kind}'.*leave spark= out"):
+        with fails_with("per-run-not-spark-submit", connection="c"):
             open_run_spark(Connection(conn_id="c", conn_type=kind), place, place.identity)

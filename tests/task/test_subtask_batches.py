@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException
+from expected_errors import fails_with
 from job_tasks import GROUP, Drivers, job_dag
 from tries import journal_in, run_try, state_in, submissions, task_context
 
@@ -21,7 +22,7 @@ from airflow_recovery import errors
 from airflow_recovery.attempt import final_check as final_check_module
 from airflow_recovery.attempt.restarts import Restarts
 from airflow_recovery.attempt.run import RetryGrant
-from airflow_recovery.errors import Failure, JobDefinitionError, RegionFailed, SubtasksFailed
+from airflow_recovery.errors import Failure, RegionFailed, SubtasksFailed
 from airflow_recovery.model.build_in_progress import BuildInProgress, BuiltElsewhere
 from airflow_recovery.model.records import Reset
 from airflow_recovery.operators import SparkRegionOperator
@@ -85,13 +86,13 @@ def test_more_subtasks_than_airflow_maps_are_put_into_batches_by_themselves(monk
 
 def test_batches_that_are_declared_too_small_are_refused_with_advice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW__CORE__MAX_MAP_LENGTH", "2")
-    with pytest.raises(JobDefinitionError, match=r"at most 2 task instances.*found 3, for 5 subtasks.*say 3 or more"):
+    with fails_with("too-many-task-instances", expected=2, found=3):
         days()
 
 
 @pytest.mark.parametrize("given", [0, -1, "2", True])
 def test_a_batch_is_a_number(given: Any) -> None:
-    with pytest.raises(JobDefinitionError, match="expected subtasks_per_task="):
+    with fails_with("argument-unfit", "subtasks-per-task-unfit"):
         days(subtasks_per_task=given)
 
 
@@ -150,13 +151,12 @@ def test_several_that_fail_are_all_named_and_each_has_its_own_budget(recovery: P
         raise RuntimeError("killed")
 
     drivers.meanwhile = fails
-    told = r"2 of 2 subtasks.*drawn\[mon\]: DriverLost.*drawn\[tue\]: DriverLost"
-    with pytest.raises(SubtasksFailed, match=told) as caught:
+    with fails_with("subtasks-of-task-failed", found=2) as caught:
         run(dag, "drawn", FIRST)
     assert set(caught.value.errors) == {"drawn[mon]", "drawn[tue]"}
     # The second failure ends the first one's budget alone; the task goes on until nothing is left that may run.
     drivers.meanwhile = die()
-    with pytest.raises(AirflowFailException, match=r"drawn\[mon\].*maximum-per-task-failures"):
+    with fails_with("budget-ended", by=AirflowFailException):
         run(dag, "drawn", FIRST, try_number=2)
     assert run_regions(drivers) == ["drawn[mon]@1", "drawn[tue]@1", "drawn[mon]@2", "drawn[tue]@2"]
 
@@ -169,7 +169,7 @@ def test_an_error_in_the_users_code_is_not_met_again_for_another_ones_sake(
     grant = RetryGrant(12)
     monkeypatch.setattr("airflow_recovery.task.run_context.retry_grant", lambda context: grant)
     mon_is_wrong_and_tue_dies(dag, drivers, monkeypatch)
-    with pytest.raises(AirflowFailException, match=r"drawn\[mon\]@1 failed, and the same code would fail again"):
+    with fails_with("fails-again", by=AirflowFailException, region="drawn[mon]", attempt=1):
         run(dag, "drawn", FIRST, try_number=2)
     assert run_regions(drivers) == ["drawn[mon]@1", "drawn[tue]@1", "drawn[tue]@2"]
     # A clear by a person starts over.
@@ -224,11 +224,11 @@ def test_after_a_kill_nothing_more_is_started(
 
 
 def test_a_batch_that_is_another_one_now_is_refused(recovery: Path, drivers: Drivers) -> None:
-    with pytest.raises(AirflowFailException, match=r"expected the batch 'mon\.\.wed \(3\)', found 'mon\.\.tue \(2\)'"):
+    with fails_with("batch-changed", by=AirflowFailException, expected="mon..wed (3)"):
         run(days(), "drawn", "mon..wed (3)")
-    with pytest.raises(AirflowFailException, match=r"found no such batch.*Clear the task group"):
+    with fails_with("batch-changed", by=AirflowFailException):
         run(days(), "drawn", "mon..wed (3)", 7)
-    with pytest.raises(AirflowFailException, match=r"do not include 'mon\.\.tue"):
+    with fails_with("subtask-vanished", by=AirflowFailException):
         run(days(subtasks_per_task=1), "drawn", FIRST)
 
 
@@ -307,7 +307,7 @@ def test_control_without_a_clear_client_a_batch_would_stand_in_its_own_way(
     made_again(recovery, drivers, dag)
     every = lambda run, region: [candidate for candidate in run.regions if candidate != region]  # noqa: E731
     monkeypatch.setattr(final_check_module, "_of_other_tasks", every)
-    with pytest.raises(AirflowFailException, match=r"kept_days\[mon\] has made again what others had read"):
+    with fails_with("no-way-to-clear-readers", by=AirflowFailException, region="kept_days[mon]"):
         run(dag, "kept_days", FIRST, try_number=2)
 
 
@@ -397,12 +397,12 @@ def test_a_subtask_whose_file_has_gone_is_alone_with_it(started: list[str]) -> N
 
 
 def test_a_message_names_twenty_and_counts_the_others(started: list[str]) -> None:
-    with pytest.raises(SubtasksFailed, match=r"25 of 25 subtasks.*; and 5 more, see the log"):
+    with fails_with("subtasks-of-task-failed", found=25):
         go_through(started, **{f"r{at}": RegionFailed("failed") for at in range(25)})
 
 
 def test_what_no_retry_cures_of_any_of_them_fails_at_once(started: list[str]) -> None:
-    with pytest.raises(AirflowFailException, match="wrong"), airflow_errors():
+    with fails_with("subtasks-of-task-failed", by=AirflowFailException), airflow_errors():
         go_through(started, a=FINAL, b=FINAL)
     with pytest.raises(SubtasksFailed), airflow_errors():
         go_through(started, a=FINAL, b=FAILED)
