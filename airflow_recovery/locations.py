@@ -1,4 +1,4 @@
-"""How places in stores are written: the one table of the schemes of object stores.
+"""How places in stores are written, and the one table of the schemes of object stores.
 
 ``s3://bucket/prefix`` (or ``s3a://``), ``gs://bucket/prefix``, ``abfss://container@account.dfs.core.windows.net/prefix``
 (or ``abfs://``), ``file:///folder``, or an absolute path. URIs are literal: a ``%`` or a space means itself.
@@ -19,17 +19,79 @@ until the run's journal has been read.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import lru_cache
+from importlib import import_module
 from typing import TypeGuard
 
-SCHEMES = {"s3": "s3", "s3a": "s3", "gs": "gs", "abfss": "abfss", "abfs": "abfss"}
-"""The schemes of object stores as they may be written, and the spelling that stands for each."""
-
-EXPECTED = (
-    "s3://<bucket>/<prefix>, gs://<bucket>/<prefix>, abfss://<container>@<account>.dfs.core.windows.net/<prefix>, "
-    "file:///<folder> or an absolute path"
+BUILT_IN = (
+    "airflow_recovery.store.s3_scheme",
+    "airflow_recovery.store.google",
+    "airflow_recovery.store.azure",
 )
-"""For messages."""
+"""The modules of this package's own object stores. Each has one ``SCHEME``. They load when the first URI is read."""
+
+
+class UriScheme:
+    """How the URIs of one object store are written: ``<scheme>://<bucket>/<prefix>``. Pure.
+
+    Each module of `BUILT_IN` has one such object.
+    """
+
+    name: str
+    """The scheme, for example ``s3``."""
+    aliases: tuple[str, ...] = ()
+    """Other spellings of the scheme, for example ``s3a``."""
+    form: str
+    """A URI as messages show it, for example ``s3://<bucket>/<prefix>``."""
+    bucket: re.Pattern[str] = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}")
+    """Which names of buckets are read. A name never holds ``..``."""
+    bucket_word: str = "bucket"
+    """What the cloud calls a bucket."""
+    has_host: bool = False
+    """Whether the bucket is followed by ``@`` and the host of a server. `check_host` then decides about the host."""
+    foreign_names: tuple[str, ...] = ()
+    """Schemes that only other programs read, and take for this store. Locations with them are refused."""
+    spark_settings: tuple[str, ...] = ()
+    """What the names of Spark's settings begin with that only say how the store is reached. They change no rows."""
+
+    def check_host(self, host: str, endpoint_host: str) -> None:
+        """Raise `ValueError` if credentials must not be sent to ``host``, which a location names.
+
+        ``endpoint_host``: the host that the connection names; empty if it names none.
+        """
+        raise ValueError(f"the host {host!r} is not known")
+
+    @property
+    def spellings(self) -> tuple[str, ...]:
+        """The scheme, and its aliases."""
+        return (self.name, *self.aliases)
+
+
+@lru_cache(maxsize=1)
+def _table() -> dict[str, UriScheme]:
+    """Every scheme by each of its spellings."""
+    schemes: list[UriScheme] = [import_module(module).SCHEME for module in BUILT_IN]
+    return {spelling: scheme for scheme in schemes for spelling in scheme.spellings}
+
+
+def schemes() -> Mapping[str, UriScheme]:
+    """Every scheme by each of its spellings."""
+    return dict(_table())
+
+
+def scheme_at(uri: str) -> UriScheme | None:
+    """The object for ``uri``'s scheme; `None` if ``uri`` is no place in an object store."""
+    spelling, separator, _ = uri.partition("://")
+    return _table().get(spelling) if separator else None
+
+
+def expected() -> str:
+    """How locations are written, for messages."""
+    forms = dict.fromkeys(scheme.form for scheme in _table().values())
+    return f"{', '.join(forms)}, file:///<folder> or an absolute path"
+
 
 ICEBERG, DELTA = "iceberg://", "delta+"
 """What the location of a table begins with."""
@@ -242,9 +304,9 @@ def is_misread(folder: str) -> bool:
 
 
 def scheme_of(uri: str) -> str | None:
-    """``s3``, ``gs`` or ``abfss`` for a place in an object store; `None` for every other text."""
-    scheme, separator, _ = uri.partition("://")
-    return SCHEMES.get(scheme) if separator else None
+    """``s3``, ``gs`` or ``abfss``, for example, for a place in an object store; `None` for every other text."""
+    scheme = scheme_at(uri)
+    return None if scheme is None else scheme.name
 
 
 def split_uri(uri: str) -> tuple[str, str]:

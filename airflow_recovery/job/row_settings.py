@@ -13,6 +13,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from airflow_recovery.locations import schemes
+
+
+def _of_stores() -> tuple[str, ...]:
+    """What the settings of each known object store begin with."""
+    return tuple(sorted({name for scheme in schemes().values() for name in scheme.spark_settings}))
+
+
 DO_NOT_CHANGE_ROWS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "How much memory, how many cores and which processes an application gets",
@@ -148,12 +156,7 @@ DO_NOT_CHANGE_ROWS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ),
     (
         "How a store is reached: endpoints, credentials, connections, pauses. The places are in the fingerprint",
-        (
-            "spark.hadoop.fs.azure.",
-            "spark.hadoop.fs.gs.",
-            "spark.hadoop.fs.s3a.",
-            "spark.hadoop.google.cloud.",
-        ),
+        _of_stores(),
     ),
     (
         "Which of several plans with equal rows Spark takes",
@@ -262,7 +265,7 @@ _SPARK_PROVIDER = "airflow.providers.apache.spark."
 
 def changes_rows(setting: str) -> bool:
     """Return whether a setting counts, by its name."""
-    return setting not in _NAMES and not setting.startswith(_BEGINNINGS)
+    return setting not in _NAMES and not setting.startswith(_BEGINNINGS) and not setting.startswith(_of_stores())
 
 
 def row_settings(settings: Mapping[str, Any]) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""A container of Azure Blob Storage as an object store. Conditional writes: ``If-None-Match: *``."""
+"""Azure Blob Storage: its scheme, and a container as an object store. Conditional writes: ``If-None-Match: *``."""
 
 from __future__ import annotations
 
@@ -6,11 +6,17 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from airflow_recovery.errors import ConfigurationError
-from airflow_recovery.store.allowed import AZURE_CLOUDS as _CLOUDS
+from airflow_recovery.locations import UriScheme
 from airflow_recovery.store.cloud import CloudAccess, CloudStore
 
 if TYPE_CHECKING:
     from obstore.store import AzureStore as ObstoreAzureStore
+
+AZURE_CLOUDS = (
+    *("core.windows.net", "core.chinacloudapi.cn", "core.usgovcloudapi.net"),
+    "fabric.microsoft.com",
+)
+"""The domains of Azure: public, China, US government, and OneLake of Fabric."""
 
 _ROOT = re.compile(r"abfss://(?P<container>[^/@]+)@(?P<account>[^/@.:]+)\.dfs\.(?P<cloud>[^/@:]+)")
 
@@ -38,9 +44,9 @@ class AzureStore(CloudStore):
 
     def _new_client(self, bucket: str, access: CloudAccess, options: dict[str, Any]) -> ObstoreAzureStore:
         named = _named(f"abfss://{bucket}")
-        if access.endpoint_url is None and named["cloud"] not in _CLOUDS:
+        if access.endpoint_url is None and named["cloud"] not in AZURE_CLOUDS:
             raise ConfigurationError(
-                f"Expected the location abfss://{bucket} to name a host of Azure ({', '.join(_CLOUDS)}), found "
+                f"Expected the location abfss://{bucket} to name a host of Azure ({', '.join(AZURE_CLOUDS)}), found "
                 f"{named['cloud']!r}. Nothing was sent there. If this host is yours, name it as endpoint_url in the "
                 "connection of [recovery] wasb_conn_id."
             )
@@ -73,3 +79,37 @@ def _named(uri: str) -> re.Match[str]:
     if match is None:
         raise ValueError(uri)
     return match
+
+
+class AzureScheme(UriScheme):
+    """``abfss://container@account.dfs.core.windows.net/prefix``, or ``abfs://``."""
+
+    name = "abfss"
+    aliases = ("abfs",)
+    form = "abfss://<container>@<account>.dfs.core.windows.net/<prefix>"
+    bucket = re.compile(r"[A-Za-z0-9$][A-Za-z0-9$._-]{0,254}")
+    bucket_word = "container"
+    has_host = True
+    foreign_names = ("az", "azure", "adl", "wasb", "wasbs")
+    spark_settings = ("spark.hadoop.fs.azure.",)
+
+    def check_host(self, host: str, endpoint_host: str) -> None:
+        """As `UriScheme.check_host`: the host is one of Azure, or the connection names the server."""
+        account, _, cloud = host.partition(".dfs.")
+        clouds = ", ".join(AZURE_CLOUDS)
+        if not cloud or "." in account:
+            raise ValueError(f"expected <account>.dfs.<domain>, with a domain of Azure ({clouds})")
+        if not endpoint_host:
+            if cloud not in AZURE_CLOUDS:
+                raise ValueError(
+                    f"expected a host of Azure ({clouds}), found {cloud!r}. If this host is yours, name it as "
+                    "endpoint_url in the connection of [recovery] wasb_conn_id"
+                )
+            return
+        of_azure = next((each for each in AZURE_CLOUDS if endpoint_host.endswith(f".{each}")), None)
+        named = endpoint_host.partition(".")[0].removesuffix("-secondary")
+        if of_azure is not None and (named, of_azure) != (account, cloud):
+            raise ValueError(f"expected a container of {endpoint_host}, which the connection names as the endpoint")
+
+
+SCHEME = AzureScheme()

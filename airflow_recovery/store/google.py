@@ -1,10 +1,14 @@
-"""A bucket of Google Cloud Storage as an object store. Conditional writes: ``x-goog-if-generation-match: 0``."""
+"""Google Cloud Storage: its scheme, and a bucket as an object store.
+
+Conditional writes: ``x-goog-if-generation-match: 0``.
+"""
 
 from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING, Any
 
+from airflow_recovery.locations import UriScheme
 from airflow_recovery.store.cloud import CloudAccess, CloudStore
 
 if TYPE_CHECKING:
@@ -48,3 +52,15 @@ class GoogleStore(CloudStore):
     def _check_root(root: str) -> None:
         if not _ROOT.fullmatch(root):
             raise ValueError(root)
+
+
+class GoogleScheme(UriScheme):
+    """``gs://bucket/prefix``."""
+
+    name = "gs"
+    form = "gs://<bucket>/<prefix>"
+    foreign_names = ("gcs",)
+    spark_settings = ("spark.hadoop.fs.gs.", "spark.hadoop.google.cloud.")
+
+
+SCHEME = GoogleScheme()

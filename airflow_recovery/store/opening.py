@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from airflow_recovery.errors import ConfigurationError
-from airflow_recovery.locations import EXPECTED, scheme_of
+from airflow_recovery.locations import expected, scheme_of
 from airflow_recovery.store.allowed import NO_LIMITS, Limits, Reach, Source, decide
 from airflow_recovery.store.local import LocalStore
 from airflow_recovery.store.object_store import ObjectStore
@@ -61,5 +61,5 @@ def open_store(  # noqa: PLR0913 - a parameter each
     if uri.startswith(("/", "file:")):
         return LocalStore(uri)
     raise ConfigurationError(
-        f"Expected {EXPECTED}, found {uri!r}. Other stores are not supported: give the location as one of these."
+        f"Expected {expected()}, found {uri!r}. Other stores are not supported: give the location as one of these."
     )

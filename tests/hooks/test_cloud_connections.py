@@ -160,14 +160,14 @@ def test_the_credentials_go_to_no_host_that_a_location_names(connect: Any, clien
 
 
 def test_control_every_host_is_taken(connect: Any, clients: Clients, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(azure, "_CLOUDS", ("evil.example",))
+    monkeypatch.setattr(azure, "AZURE_CLOUDS", ("evil.example",))
     connect("wasb", login="acc", extra={"sas_token": "?sv=1&sig=2"})
     location = "abfss://box@acc.dfs.evil.example/x"
     AzureStore(location, azure_access("cloud", location)).prepare()
     assert set(clients.endpoints) == {"https://acc.blob.evil.example"}
 
 
-@pytest.mark.parametrize("cloud", azure._CLOUDS)
+@pytest.mark.parametrize("cloud", azure.AZURE_CLOUDS)
 def test_each_cloud_of_azure_is_reached(connect: Any, clients: Clients, cloud: str) -> None:
     connect("wasb", login="acc", password="k")
     location = f"abfss://box@acc.dfs.{cloud}/x"

