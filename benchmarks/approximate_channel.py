@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from unittest.mock import patch
 
 from airflow_recovery.driver.driver import FINISHED
-from airflow_recovery.driver.region_spec import RegionSpec, RunDates, StoreSpec, VertexSpec
+from airflow_recovery.driver.region_spec import RegionSpec, RunDates, VertexSpec
 from airflow_recovery.driver.submit import QUIET_CONF, s3a_conf
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import JournalLayout
@@ -25,6 +25,7 @@ from airflow_recovery.model.channel_options import UNLIMITED, Overflow, Reconnec
 from airflow_recovery.model.records import AttemptTrace, Claim, RunIdentity
 from airflow_recovery.store.object_store import ObjectStore
 from airflow_recovery.store.opening import open_store
+from airflow_recovery.store.scheme import StoreSpec
 from airflow_recovery.streaming.channel_records import ChannelIdentity
 from airflow_recovery.streaming.mode import ChannelRef, StreamingClaim, StreamingOutcome
 from airflow_recovery.streaming.reading import read_channel

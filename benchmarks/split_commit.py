@@ -20,7 +20,7 @@ from unittest.mock import patch
 from airflow_recovery.driver.outcome import finish_attempt
 from airflow_recovery.driver.progress import Progress
 from airflow_recovery.driver.region import run_region
-from airflow_recovery.driver.region_spec import ModeSpec, RegionSpec, RunDates, StoreSpec, VertexSpec
+from airflow_recovery.driver.region_spec import ModeSpec, RegionSpec, RunDates, VertexSpec
 from airflow_recovery.driver.submit import QUIET_CONF, s3a_conf
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.model.records import (
@@ -35,6 +35,7 @@ from airflow_recovery.model.records import (
 from airflow_recovery.splits.mode import AdoptedBatches, SplitClaim
 from airflow_recovery.splits.spec import SplitSpec
 from airflow_recovery.store.opening import open_store
+from airflow_recovery.store.scheme import StoreSpec
 from airflow_recovery.testing.s3_proxy import S3Proxy
 from airflow_recovery.testing.s3_server import ACCESS_KEY, REGION, SECRET_KEY, local_server
 from airflow_recovery.testing.s3a_jars import class_path_variables

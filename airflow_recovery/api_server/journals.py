@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
     from airflow_recovery.attempt.task_instances import Observation
-    from airflow_recovery.driver.region_spec import StoreSpec
+    from airflow_recovery.store.scheme import StoreSpec
 
 TIMEOUTS = Timeouts(connect_s=2.0, read_s=5.0, read_attempts=1)
 """People ask again by themselves, and few requests may wait at once (`airflow_recovery.api_server.store_routes`)."""

@@ -7,8 +7,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from airflow_recovery.driver.region_spec import StoreSpec
-from airflow_recovery.driver.stores import encryption_of
+from airflow_recovery.store.s3_scheme import encryption_of
+from airflow_recovery.store.scheme import StoreSpec
 
 APPLICATION = str(Path(__file__).with_name("main.py"))
 """The application file of every region."""

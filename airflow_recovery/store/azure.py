@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from airflow_recovery.errors import ConfigurationError
-from airflow_recovery.locations import UriScheme
-from airflow_recovery.store.cloud import CloudAccess, CloudStore
+from airflow_recovery.store.cloud import CloudStore
+from airflow_recovery.store.scheme import ConnectionFields, StoreAccess, StoreScheme
 
 if TYPE_CHECKING:
     from obstore.store import AzureStore as ObstoreAzureStore
@@ -42,7 +44,7 @@ class AzureStore(CloudStore):
     )
     identity_variables = ("AZURE_AUTHORITY_HOST", "IDENTITY_ENDPOINT", "MSI_ENDPOINT")
 
-    def _new_client(self, bucket: str, access: CloudAccess, options: dict[str, Any]) -> ObstoreAzureStore:
+    def _new_client(self, bucket: str, access: StoreAccess, options: dict[str, Any]) -> ObstoreAzureStore:
         named = _named(f"abfss://{bucket}")
         if access.endpoint_url is None and named["cloud"] not in AZURE_CLOUDS:
             raise ConfigurationError(
@@ -81,7 +83,7 @@ def _named(uri: str) -> re.Match[str]:
     return match
 
 
-class AzureScheme(UriScheme):
+class AzureScheme(StoreScheme):
     """``abfss://container@account.dfs.core.windows.net/prefix``, or ``abfs://``."""
 
     name = "abfss"
@@ -92,6 +94,9 @@ class AzureScheme(UriScheme):
     has_host = True
     foreign_names = ("az", "azure", "adl", "wasb", "wasbs")
     spark_settings = ("spark.hadoop.fs.azure.",)
+
+    conn_option = "wasb_conn_id"
+    conn_type = "wasb"
 
     def check_host(self, host: str, endpoint_host: str) -> None:
         """As `UriScheme.check_host`: the host is one of Azure, or the connection names the server."""
@@ -110,6 +115,74 @@ class AzureScheme(UriScheme):
         named = endpoint_host.partition(".")[0].removesuffix("-secondary")
         if of_azure is not None and (named, of_azure) != (account, cloud):
             raise ValueError(f"expected a container of {endpoint_host}, which the connection names as the endpoint")
+
+    def store_at(
+        self,
+        uri: str,
+        access: StoreAccess | None = None,
+        *,
+        renew: Callable[[], StoreAccess] | None = None,
+        waits: Mapping[str, Any] | None = None,
+    ) -> AzureStore:
+        """As `StoreScheme.store_at`."""
+        return AzureStore(uri, access, renew=renew, **(waits or {}))
+
+    def access(self, connection: ConnectionFields, location: str) -> StoreAccess:
+        """As `StoreScheme.access`, in the order of Airflow's own hook.
+
+        By the connection string, the tenant's application, the SAS token, or the key; without one by the machine's own
+        identity. Raises `ConfigurationError` for a connection of another storage account than that of ``location``.
+        """
+        conn_id, extra = connection.conn_id, connection.of_type(self.conn_type).extra
+        texts = dict(_pairs(str(extra.get("connection_string") or "")))
+        host = connection.host or ""
+        account, endpoint = _account(host, None if extra.get("tenant_id") else connection.login)
+        options: dict[str, Any] = {}
+        if texts:
+            account = texts.get("AccountName", account)
+            endpoint = texts.get("BlobEndpoint", endpoint)
+            options = {"account_key": texts.get("AccountKey"), "sas_key": texts.get("SharedAccessSignature")}
+        elif extra.get("tenant_id"):
+            options = {
+                "tenant_id": extra["tenant_id"],
+                "client_id": connection.login,
+                "client_secret": connection.password,
+            }
+        elif extra.get("sas_token"):
+            options = {"sas_key": str(extra["sas_token"]).rpartition("?")[2]}
+        elif extra.get("shared_access_key") or connection.password:
+            options = {"account_key": extra.get("shared_access_key") or connection.password}
+        elif extra.get("managed_identity_client_id"):
+            options = {"client_id": extra["managed_identity_client_id"]}
+            if extra.get("workload_identity_tenant_id"):
+                options["tenant_id"] = extra["workload_identity_tenant_id"]
+        if account and account != account_of(location):
+            raise ConfigurationError(
+                f"Expected connection {conn_id!r} to be of the storage account {account_of(location)!r}, which "
+                f"{location} names; found {account!r}. Name the connection of that account in [recovery] wasb_conn_id."
+            )
+        chosen = {name: str(value) for name, value in options.items() if value}
+        return StoreAccess(chosen, connection.endpoint(extra.get("endpoint_url") or endpoint))
+
+
+def _account(host: str, login: str | None) -> tuple[str | None, str | None]:
+    """The account, and its endpoint where the host is more than its name."""
+    if not host:
+        return login or None, None
+    if "://" not in host and "." not in host:
+        return login or host, None  # as Airflow's hook takes it
+    url = urlsplit(host if "://" in host else f"https://{host}")
+    first, *domain = (url.hostname or "").split(".")
+    if domain and domain[0] == "blob":
+        return first, f"{url.scheme}://{url.netloc}"
+    # A server that is not Azure's has the account in the path.
+    return url.path.strip("/").rpartition("/")[2] or login, host.rstrip("/")
+
+
+def _pairs(text: str) -> list[tuple[str, str]]:
+    """Of a connection string: ``name=value;...``."""
+    parts = (piece.partition("=") for piece in text.split(";") if piece)
+    return [(name.strip(), value) for name, _, value in parts]
 
 
 SCHEME = AzureScheme()

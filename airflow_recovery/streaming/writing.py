@@ -17,9 +17,9 @@ from enum import Enum
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from airflow_recovery.driver.region_spec import StoreSpec
 from airflow_recovery.driver.stores import open_spec_store
 from airflow_recovery.errors import StoreError
+from airflow_recovery.store.scheme import StoreSpec
 from airflow_recovery.streaming.producing import WrittenSegment
 from airflow_recovery.streaming.workers import provide_sdks
 

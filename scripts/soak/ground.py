@@ -21,10 +21,10 @@ import psutil  # type: ignore[import-untyped]
 import psycopg2  # type: ignore[import-untyped]
 import pyarrow as pa  # type: ignore[import-untyped]
 
-from airflow_recovery.driver.region_spec import StoreSpec
 from airflow_recovery.driver.submit import s3a_conf
 from airflow_recovery.store import ObjectStore
 from airflow_recovery.store.s3 import S3Store
+from airflow_recovery.store.scheme import StoreSpec
 from airflow_recovery.testing.free_port import free_port
 from airflow_recovery.testing.local_airflow import LocalAirflow
 from airflow_recovery.testing.s3_proxy import S3Proxy

@@ -23,11 +23,11 @@ from airflow_recovery.driver import RegionSpec, StoreSpec, driver
 from airflow_recovery.driver.code_archive import build_archive
 from airflow_recovery.driver.exit_report import read_failure
 from airflow_recovery.driver.store_sdks import CLOUDS, S3, _check_fits, sdk_archives, sdks_for
-from airflow_recovery.driver.stores import cloud_variable
 from airflow_recovery.driver.submit import APPLICATION, QUIET_CONF
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.model.records import Outcome
 from airflow_recovery.store.s3 import S3Store
+from airflow_recovery.store.scheme import options_variable
 from airflow_recovery.testing import S3Server
 from airflow_recovery.testing.patience import HANG_S
 from airflow_recovery.testing.s3_server import REGION
@@ -37,7 +37,7 @@ from scripts.sparks import NEWEST, installed_spark
 WRITES_ONCE = """
 import sys
 from pathlib import Path
-from airflow_recovery.driver.region_spec import StoreSpec
+from airflow_recovery.store.scheme import StoreSpec
 from airflow_recovery.driver.store_sdks import provide_sdk
 from airflow_recovery.driver.stores import open_spec_store
 from airflow_recovery.errors import ObjectExists
@@ -150,7 +150,7 @@ def on_s3(spec: RegionSpec, journal: S3Store, server: S3Server) -> RegionSpec:
 CLOUD_WRITES_ONCE = """
 import sys
 from pathlib import Path
-from airflow_recovery.driver.region_spec import StoreSpec
+from airflow_recovery.store.scheme import StoreSpec
 from airflow_recovery.driver.store_sdks import provide_sdk
 from airflow_recovery.driver.stores import open_spec_store
 from airflow_recovery.errors import ObjectExists
@@ -169,7 +169,7 @@ except ObjectExists:
 
 
 def cloud_environment(server: CloudServer, uri: str, python_path: str) -> dict[str, str]:
-    return bare_environment(python_path) | {cloud_variable(uri): json.dumps(dict(server.access().options))}
+    return bare_environment(python_path) | {options_variable(uri): json.dumps(dict(server.access().options))}
 
 
 def test_a_python_without_a_client_writes_to_a_cloud_with_the_workers(

@@ -4,9 +4,9 @@ import sys
 from pathlib import Path
 
 from airflow_recovery.driver.paths import decoded, spark_glob, spark_path
-from airflow_recovery.driver.region_spec import StoreSpec
 from airflow_recovery.driver.submit import APPLICATION, s3a_conf, submit_environment
 from airflow_recovery.locations import comparable
+from airflow_recovery.store.scheme import StoreSpec
 
 A = "spark.hadoop.fs.s3a."
 

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from airflow_recovery.driver.region_spec import StoreSpec
 from airflow_recovery.driver.stores import open_spec_store
 from airflow_recovery.driver.submit import s3a_conf
 from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.hooks.settings import RecoverySettings
 from airflow_recovery.hooks.stores import open_stores
 from airflow_recovery.store.s3 import S3Store
+from airflow_recovery.store.scheme import StoreSpec
 from airflow_recovery.testing import MotoServer, S3Server
 from airflow_recovery.testing.patience import HANG_S
 
@@ -263,7 +263,7 @@ def test_airflows_hook_is_asked_unless_the_connection_is_a_key_and_its_secret(
     from airflow.providers.amazon.aws.utils.connection_wrapper import AwsConnectionWrapper
     from airflow.sdk import BaseHook
 
-    from airflow_recovery.hooks.stores import _has_plain_keys
+    from airflow_recovery.hooks.s3_connection import _has_plain_keys
 
     monkeypatch.setenv("AIRFLOW_CONN_AWS", json.dumps({**KEYS, "extra": extra}))
     if factory:

@@ -18,8 +18,8 @@ from airflow_recovery.api_server.reader_process import Question, Tries
 from airflow_recovery.api_server.readers import Readers
 from airflow_recovery.api_server.readings import read_regions
 from airflow_recovery.attempt.task_instances import Observation
-from airflow_recovery.driver.region_spec import StoreSpec
 from airflow_recovery.errors import ConfigurationError, NothingRecorded, ObjectTooLarge, ReadingStopped
+from airflow_recovery.store.scheme import StoreSpec
 from airflow_recovery.story.what_if import WhatIf
 
 REGIONS = {"of": None, "status": None, "search": "", "offset": 0, "limit": 3}

@@ -18,13 +18,13 @@ from airflow.sdk import DAG
 from paths import CODE
 from tries import run_try, state_in
 
-from airflow_recovery.driver.region_spec import StoreSpec
 from airflow_recovery.driver.submit import s3a_conf, submit_environment
 from airflow_recovery.errors import RegionFailed
 from airflow_recovery.model.keys import OPERATORS_GROUP
 from airflow_recovery.operators import RecoverableSparkSubmitOperator
 from airflow_recovery.results.finished_write import Earlier, OnUnfinished, leftovers, without_success
 from airflow_recovery.store.s3 import S3Store
+from airflow_recovery.store.scheme import StoreSpec
 from airflow_recovery.task.finished_output import FinishedOutputs
 from airflow_recovery.testing import Answer, S3Proxy, S3Request, S3Server
 from airflow_recovery.testing.patience import HANG_S

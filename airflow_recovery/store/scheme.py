@@ -1,0 +1,170 @@
+"""One kind of object store as one object: all that this package must know of it, and asks nowhere else.
+
+A subclass of `StoreScheme` for each, in `s3_scheme`, `google`, `azure` and `local`. Its only object is ``SCHEME``. The
+file is imported when a DAG file is parsed, so it imports nothing heavy at its top: the client's library is imported
+with the first request.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
+
+from airflow_recovery.errors import ConfigurationError
+from airflow_recovery.locations import UriScheme, comparable, split_uri
+
+if TYPE_CHECKING:
+    from airflow_recovery.store.object_store import ObjectStore
+
+OWN_CREDENTIALS = "AIRFLOW_RECOVERY_"
+"""What the names of variables with credentials begin with that Spark must not hand to its executors."""
+
+
+@dataclass(frozen=True)
+class StoreAccess:
+    """How a store is reached: the client's own options by name, credentials among them.
+
+    ``endpoint_url`` is that of a server which is not the cloud's own. ``buckets``: those that the connection names.
+    Without options the client looks for credentials by itself: in the environment, in a file of the cloud's own tools,
+    and on the machine (its service account).
+    """
+
+    options: Mapping[str, str] = field(default_factory=dict)
+    endpoint_url: str | None = None
+    buckets: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ConnectionFields:
+    """The fields of an Airflow connection. ``option``: the setting in ``[recovery]`` that names it."""
+
+    conn_id: str
+    option: str
+    conn_type: str = ""
+    host: str | None = None
+    login: str | None = None
+    password: str | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    def of_type(self, kind: str) -> ConnectionFields:
+        """The connection itself. Raises `ConfigurationError` if it has another type."""
+        if self.conn_type != kind:
+            raise ConfigurationError(
+                f"Expected the connection {self.conn_id!r} of [recovery] {self.option} to be of type {kind}, found "
+                f"{self.conn_type!r}. Name one of that type."
+            )
+        return self
+
+    def endpoint(self, url: object) -> str | None:
+        """``url`` as the address of a server; `None` if it is empty. Raises `ConfigurationError`."""
+        text = str(url or "") or None
+        if text is not None and not text.startswith(("http://", "https://")):
+            raise ConfigurationError(
+                f"Expected the endpoint in connection {self.conn_id!r} to begin with http:// or https://, found "
+                f"{text!r}."
+            )
+        return text
+
+
+@dataclass(frozen=True)
+class StoreSpec:
+    """Where a store is and how to reach it. Credentials travel through the environment, never through here.
+
+    ``encryption`` and ``kms_key_id`` are those of `airflow_recovery.store.encryption.Encryption`.
+    """
+
+    uri: str
+    endpoint_url: str | None = None
+    region_name: str | None = None
+    encryption: str | None = None
+    kms_key_id: str | None = None
+    has_own_credentials: bool = False
+    """Other credentials than Spark's: they are in variables of their own (`StoreScheme.driver_variables`)."""
+
+
+@dataclass(frozen=True)
+class Lent:
+    """The journal or the results at ``uri``, and the access that a driver gets."""
+
+    uri: str
+    access: StoreAccess
+
+
+class StoreScheme(UriScheme, ABC):
+    """One kind of object store. `UriScheme` says how its URIs are written.
+
+    A store needs `name`, `form` and `store_at`. All else has a default: no Airflow connection.
+    """
+
+    # --- the client ---
+
+    @abstractmethod
+    def store_at(
+        self,
+        uri: str,
+        access: StoreAccess | None = None,
+        *,
+        renew: Callable[[], StoreAccess] | None = None,
+        waits: Mapping[str, Any] | None = None,
+    ) -> ObjectStore:
+        """The store at ``uri``. Makes no request yet. Raises `ConfigurationError` for a URI that is not well-formed.
+
+        ``renew`` returns new credentials, if the server refuses those of ``access``. ``waits``: for how long the client
+        waits, if that is not as usual: ``connect_timeout_s``, ``read_timeout_s`` and ``max_read_attempts``.
+        """
+
+    def access_at(self, endpoint_url: str | None, region_name: str | None) -> StoreAccess:
+        """How a store is reached that only has an address. The client finds credentials by itself."""
+        return StoreAccess({}, endpoint_url)
+
+    # --- the Airflow connection ---
+
+    conn_option: str = ""
+    """The setting in ``[recovery]`` that names the connection; empty if no connection is read."""
+    results_conn_option: str = ""
+    """The setting that names another connection for everything but the journal, if there is one."""
+    conn_type: str = ""
+    """The type of the connection in Airflow."""
+    connection_reader: str = ""
+    """A module of the room ``hooks`` whose ``access`` reads the connection in place of `access`: it needs Airflow."""
+    is_shared: bool = False
+    """Whether one client, and one `StoreAccess`, serve all buckets that a connection reaches. Else each has its own."""
+
+    def access(self, connection: ConnectionFields, location: str) -> StoreAccess:
+        """How the connection reaches the bucket of ``location``. Raises `ConfigurationError`."""
+        extra = connection.of_type(self.conn_type).extra
+        return StoreAccess({}, connection.endpoint(extra.get("endpoint_url")))
+
+    # --- what a driver gets ---
+
+    is_for_sources: bool = False
+    """Whether Spark also reads sources with these credentials, so that a driver gets them wherever the results are."""
+
+    def spec(self, uri: str, access: StoreAccess | None, *, is_apart: bool = False) -> StoreSpec:
+        """How a driver opens ``uri``, without credentials. ``is_apart``: not with the credentials of the results."""
+        if access is None:
+            return StoreSpec(uri)
+        return StoreSpec(uri, access.endpoint_url, has_own_credentials=bool(access.options))
+
+    def driver_variables(self, journal: Lent | None, results: Lent | None) -> dict[str, str]:
+        """The environment variables with the credentials that a driver gets. `None`: no such store, or no connection.
+
+        By default in variables that Spark does not know, and hands to nobody.
+        """
+        lent = [each for each in (journal, results) if each is not None and each.access.options]
+        return {options_variable(each.uri): json.dumps(dict(each.access.options)) for each in lent}
+
+    def access_in_driver(self, spec: StoreSpec, environment: Mapping[str, str]) -> StoreAccess:
+        """The access that `driver_variables` has lent. A driver in cluster mode gets no variables."""
+        lent = environment.get(options_variable(spec.uri), "{}") if spec.has_own_credentials else "{}"
+        return StoreAccess(json.loads(lent), spec.endpoint_url)
+
+
+def options_variable(uri: str) -> str:
+    """The variable with the options by which the bucket of ``uri`` is reached, as JSON: Spark passes it to nobody."""
+    digest = blake2b(split_uri(comparable(uri))[0].encode(), digest_size=8).hexdigest()
+    return f"{OWN_CREDENTIALS}{digest.upper()}_SECRET"
