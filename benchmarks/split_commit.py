@@ -21,7 +21,7 @@ from airflow_recovery.driver.outcome import finish_attempt
 from airflow_recovery.driver.progress import Progress
 from airflow_recovery.driver.region import run_region
 from airflow_recovery.driver.region_spec import ModeSpec, RegionSpec, RunDates, VertexSpec
-from airflow_recovery.driver.submit import QUIET_CONF, s3a_conf
+from airflow_recovery.driver.submit import QUIET_CONF, store_conf
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.model.records import (
     AttemptState,
@@ -214,7 +214,7 @@ def _lake(folder: Path) -> Iterator[Lake]:
     }
     with server, patch.dict(os.environ, environ), S3Proxy(server) as proxy:
         server.create_bucket(BUCKET)
-        conf = s3a_conf(StoreSpec(f"s3://{BUCKET}", proxy.endpoint_url, REGION), os.environ)
+        conf = store_conf(StoreSpec(f"s3://{BUCKET}", proxy.endpoint_url, REGION), os.environ)
         builder = SparkSession.builder.master("local[2]")
         settings = {"spark.ui.enabled": "false", "spark.scheduler.mode": "FAIR", "spark.driver.host": "127.0.0.1"}
         for key, value in {**QUIET_CONF, **settings, **conf}.items():

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from airflow_recovery.errors import ConfigurationError
-from airflow_recovery.store.cloud import CloudStore
+from airflow_recovery.store.cloud import NO_CONNECTOR, OBSTORE, CloudStore
 from airflow_recovery.store.scheme import ConnectionFields, StoreAccess, StoreScheme
 
 if TYPE_CHECKING:
@@ -97,6 +97,19 @@ class AzureScheme(StoreScheme):
 
     conn_option = "wasb_conn_id"
     conn_type = "wasb"
+
+    libraries = (OBSTORE,)
+
+    connector = "hadoop-azure"
+    connector_jar = r"hadoop-azure-(\d.+)\.jar"
+    jars_for = "abfss://"
+    spark_failures = (
+        (
+            r"No FileSystem for scheme \"?abfss?\b|"
+            r"ClassNotFoundException: (?:Class )?org\.apache\.hadoop\.fs\.azurebfs\.",
+            NO_CONNECTOR,
+        ),
+    )
 
     def check_host(self, host: str, endpoint_host: str) -> None:
         """As `UriScheme.check_host`: the host is one of Azure, or the connection names the server."""

@@ -30,7 +30,7 @@ from airflow_recovery.store.object_store import (
     checked_key,
     checked_prefix,
 )
-from airflow_recovery.store.scheme import StoreAccess
+from airflow_recovery.store.scheme import ClientLibrary, StoreAccess
 
 if TYPE_CHECKING:
     from obstore.store import AzureStore as Azure
@@ -39,6 +39,13 @@ if TYPE_CHECKING:
     Client = Azure | Google
 
 T = TypeVar("T")
+
+OBSTORE = ClientLibrary("cloud", "obstore.store", ("obstore",), oldest=(0, 11), is_compiled=True)
+NO_CONNECTOR = (
+    "Spark has no connector for the store of the results: give the driver and the executors, or the Spark Connect "
+    "server, the jars that docs/stores.md names."
+)
+"""What to do if Spark can't reach the store."""
 
 _ONCE = 1
 _NOBODY = "http://127.0.0.1:0"

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow_recovery.errors import ConfigurationError
-from airflow_recovery.store.cloud import CloudStore
+from airflow_recovery.store.cloud import NO_CONNECTOR, OBSTORE, CloudStore
 from airflow_recovery.store.scheme import ConnectionFields, StoreAccess, StoreScheme
 
 if TYPE_CHECKING:
@@ -70,6 +70,20 @@ class GoogleScheme(StoreScheme):
 
     conn_option = "gcp_conn_id"
     conn_type = "google_cloud_platform"
+    operator_conn = "gcp_conn_id"
+
+    libraries = (OBSTORE,)
+
+    connector = "gcs-connector"
+    connector_jar = r"gcs-connector-(.+)\.jar"
+    jars_for = "gs://"
+    spark_failures = (
+        (
+            r"No FileSystem for scheme \"?gs\b|"
+            r"ClassNotFoundException: (?:Class )?com\.google\.cloud\.hadoop\.",
+            NO_CONNECTOR,
+        ),
+    )
 
     def store_at(
         self,

@@ -373,6 +373,7 @@ class FolderScheme(StoreScheme):
 
     name = "file"
     form = "file:///<folder>"
+    is_folder = True
 
     def store_at(
         self,

@@ -8,8 +8,9 @@ with the first request.
 from __future__ import annotations
 
 import json
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
@@ -94,10 +95,36 @@ class Lent:
     access: StoreAccess
 
 
+@dataclass(frozen=True)
+class ClientLibrary:
+    """A client library that travels with a driver. ``module`` is imported first; ``oldest``: the first version to do.
+
+    ``leaves_out`` returns whether a file of the packages stays behind.
+    """
+
+    name: str
+    module: str
+    packages: tuple[str, ...]
+    oldest: tuple[int, ...]
+    is_compiled: bool = False
+    leaves_out: Callable[[str], bool] = lambda name: False
+
+    @property
+    def archive(self) -> str:
+        """The beginning of its archive's name."""
+        return f"airflow-recovery-{self.name}-sdk-"
+
+    @property
+    def top(self) -> str:
+        """The package that tells its version."""
+        return self.packages[0]
+
+
 class StoreScheme(UriScheme, ABC):
     """One kind of object store. `UriScheme` says how its URIs are written.
 
-    A store needs `name`, `form` and `store_at`. All else has a default: no Airflow connection.
+    A store needs `name`, `form` and `store_at`. All else has a default: no Airflow connection, no library that travels,
+    and a Spark that reaches the store by itself under the same URIs.
     """
 
     # --- the client ---
@@ -121,6 +148,12 @@ class StoreScheme(UriScheme, ABC):
         """How a store is reached that only has an address. The client finds credentials by itself."""
         return StoreAccess({}, endpoint_url)
 
+    def preload(self) -> None:
+        """Import what a client needs, in the process from which tasks are forked. Makes no connection."""
+
+    is_folder: bool = False
+    """Whether a location is a folder of one machine, unless all machines mount it."""
+
     # --- the Airflow connection ---
 
     conn_option: str = ""
@@ -129,6 +162,8 @@ class StoreScheme(UriScheme, ABC):
     """The setting that names another connection for everything but the journal, if there is one."""
     conn_type: str = ""
     """The type of the connection in Airflow."""
+    operator_conn: str = ""
+    """The attribute of Airflow's own operators that names a connection of this type."""
     connection_reader: str = ""
     """A module of the room ``hooks`` whose ``access`` reads the connection in place of `access`: it needs Airflow."""
     is_shared: bool = False
@@ -141,6 +176,8 @@ class StoreScheme(UriScheme, ABC):
 
     # --- what a driver gets ---
 
+    libraries: tuple[ClientLibrary, ...] = ()
+    """The client libraries that travel with a driver, since a stock Spark image has none."""
     is_for_sources: bool = False
     """Whether Spark also reads sources with these credentials, so that a driver gets them wherever the results are."""
 
@@ -162,6 +199,48 @@ class StoreScheme(UriScheme, ABC):
         """The access that `driver_variables` has lent. A driver in cluster mode gets no variables."""
         lent = environment.get(options_variable(spec.uri), "{}") if spec.has_own_credentials else "{}"
         return StoreAccess(json.loads(lent), spec.endpoint_url)
+
+    # --- Spark ---
+
+    connector: str = ""
+    """Hadoop's library by which Spark reads and writes there, for example ``gcs-connector``. Empty: none is needed."""
+    connector_jar: str = ""
+    """A pattern of its jar's name."""
+    jars_for: str = ""
+    """What ``airflow recovery doctor`` calls the store when it looks for the jars."""
+    jars_advice: str = (
+        "Take it into the image, and name it in both class paths of spark-defaults.conf (docs/stores.md); or put the "
+        "results on a store that this Spark reaches."
+    )
+    """What to do if Spark has no such jar."""
+    spark_failures: tuple[tuple[str, str], ...] = ()
+    """Patterns of what Spark writes if it can't reach the store, each with what to do."""
+
+    def spark_uri(self, uri: str) -> str:
+        """The URI by which Spark reads and writes ``uri``."""
+        return uri
+
+    def spark_conf(self, spec: StoreSpec, environment: Mapping[str, str]) -> dict[str, str]:
+        """The settings with which Spark reaches the store. No credentials: settings are visible in many places."""
+        return {}
+
+    def jars_expected(self, hadoop: str | None) -> str:
+        """What Spark needs on its class paths. ``hadoop``: the version of its Hadoop, if it is known."""
+        return self.connector
+
+    def jars_missing(self, jars: Iterable[str], hadoop: str | None) -> str | None:
+        """What is there in place of `jars_expected`; `None` if ``jars``, the names on a class path, are enough."""
+        return None if any(re.fullmatch(self.connector_jar, jar) for jar in jars) else "none"
+
+    # --- libraries that read tables ---
+
+    def delta_rs_options(self, results: StoreSpec, environment: Mapping[str, str]) -> dict[str, str]:
+        """The options by which delta-rs reaches the store. Empty: it looks for credentials by itself."""
+        return {}
+
+    def pyiceberg_properties(self, results: StoreSpec, environment: Mapping[str, str]) -> dict[str, str]:
+        """The properties by which pyiceberg reaches the store. Empty: it looks for credentials by itself."""
+        return {}
 
 
 def options_variable(uri: str) -> str:

@@ -11,7 +11,7 @@ from airflow_recovery.attempt.application import ClaimedAttempt
 from airflow_recovery.driver.code_archive import build_archive
 from airflow_recovery.driver.region_spec import RegionSpec
 from airflow_recovery.driver.store_sdks import sdk_archives
-from airflow_recovery.driver.submit import APPLICATION, QUIET_CONF, s3a_conf, submit_environment
+from airflow_recovery.driver.submit import APPLICATION, QUIET_CONF, store_conf, submit_environment
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.model.records import ExternalObject, Outcome
 from airflow_recovery.task.region_program import RegionProgram
@@ -49,7 +49,7 @@ class RegionSubmission(SparkSubmission):
         path.write_text(spec.to_json(), encoding="utf-8")
         conf = dict(QUIET_CONF)
         # Spark itself never touches the journal, but sources may be where it is while results are on a disk.
-        conf |= s3a_conf(spec.results, os.environ) or s3a_conf(spec.journal, os.environ)
+        conf |= store_conf(spec.results, os.environ) or store_conf(spec.journal, os.environ)
         conf |= job.conf or {}
         conf |= self._program.spark_conf
         job.conf = conf

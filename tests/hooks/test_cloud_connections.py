@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from airflow_recovery.driver.stores import open_spec_store
-from airflow_recovery.driver.submit import s3a_conf
+from airflow_recovery.driver.submit import store_conf
 from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.hooks.settings import RecoverySettings
 from airflow_recovery.hooks.stores import open_stores, read_access
@@ -229,7 +229,7 @@ def test_task_and_driver_reach_the_stores_with_the_connections_credentials(
     specs = (stores.journal_spec, stores.results_spec)
     assert [options_of(open_spec_store(spec)) for spec in specs] == [options_of(journal), options_of(results)]
     assert "k" not in (json.dumps([vars(spec) for spec in specs]).split('"'))
-    assert s3a_conf(stores.results_spec, {}) == {}
+    assert store_conf(stores.results_spec, {}) == {}
 
 
 def test_an_input_in_another_bucket_is_reached_by_the_same_connection(connect: Any) -> None:

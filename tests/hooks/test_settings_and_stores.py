@@ -12,7 +12,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from airflow_recovery.driver.stores import open_spec_store
-from airflow_recovery.driver.submit import s3a_conf
+from airflow_recovery.driver.submit import store_conf
 from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.hooks.settings import RecoverySettings
 from airflow_recovery.hooks.stores import open_stores
@@ -169,7 +169,7 @@ def test_a_connections_encryption_is_for_journal_and_spark(monkeypatch: pytest.M
 
     assert stores.journal._put_arguments == given  # type: ignore[attr-defined]
     assert open_spec_store(stores.journal_spec)._put_arguments == given  # type: ignore[attr-defined]
-    conf = s3a_conf(stores.results_spec, {})
+    conf = store_conf(stores.results_spec, {})
     assert conf["spark.hadoop.fs.s3a.encryption.algorithm"] == "SSE-KMS"
     assert conf["spark.hadoop.fs.s3a.encryption.key"] == KMS_KEY
 

@@ -18,7 +18,7 @@ from airflow.sdk import DAG
 from paths import CODE
 from tries import run_try, state_in
 
-from airflow_recovery.driver.submit import s3a_conf, submit_environment
+from airflow_recovery.driver.submit import store_conf, submit_environment
 from airflow_recovery.errors import RegionFailed
 from airflow_recovery.model.keys import OPERATORS_GROUP
 from airflow_recovery.operators import RecoverableSparkSubmitOperator
@@ -142,7 +142,7 @@ class Lake:
         env = submit_environment({**base, **credentials, **class_path_variables()})
         conf = {
             **QUIET,
-            **s3a_conf(StoreSpec(self.uri, proxy.endpoint_url, REGION), env),
+            **store_conf(StoreSpec(self.uri, proxy.endpoint_url, REGION), env),
             f"{FACTORY}.s3a": "org.apache.hadoop.fs.s3a.commit.S3ACommitterFactory",
             "spark.hadoop.fs.s3a.committer.name": committer,
             "spark.hadoop.fs.s3a.committer.threads": "1",
