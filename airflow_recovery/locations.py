@@ -1,7 +1,8 @@
 """How places in stores are written, and the one table of the schemes of object stores.
 
 ``s3://bucket/prefix`` (or ``s3a://``), ``gs://bucket/prefix``, ``abfss://container@account.dfs.core.windows.net/prefix``
-(or ``abfs://``), ``file:///folder``, or an absolute path. URIs are literal: a ``%`` or a space means itself.
+(or ``abfs://``), ``file:///folder``, or an absolute path. URIs are literal: a ``%`` or a space means itself. Another
+store is one more object in the table (`register`).
 
 A table whose snapshots are inputs or results: ``iceberg://catalog/namespace.table``, with ``?branch=name`` where that
 is not ``main``; ``delta+`` before the location of a Delta table's folder. An input may end with ``as_of=``: a
@@ -23,7 +24,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from importlib import import_module
-from typing import TypeGuard
+from typing import Any, TypeGuard
+
+from airflow_recovery.errors import ConfigurationError
 
 BUILT_IN = (
     "airflow_recovery.store.s3_scheme",
@@ -32,11 +35,15 @@ BUILT_IN = (
 )
 """The modules of this package's own object stores. Each has one ``SCHEME``. They load when the first URI is read."""
 
+ENTRY_POINTS = "airflow_recovery.stores"
+"""The group of entry points by which other packages add stores. An entry point's name is a scheme, and it loads the
+scheme's object."""
+
 
 class UriScheme:
     """How the URIs of one object store are written: ``<scheme>://<bucket>/<prefix>``. Pure.
 
-    Each module of `BUILT_IN` has one such object.
+    `airflow_recovery.store.scheme.StoreScheme` is the whole object, of which this is a part.
     """
 
     name: str
@@ -76,15 +83,49 @@ def _table() -> dict[str, UriScheme]:
     return {spelling: scheme for scheme in schemes for spelling in scheme.spellings}
 
 
+@lru_cache(maxsize=1)
+def _installed() -> dict[str, Any]:
+    """Entry points by the scheme. Read when a scheme is not in the table, since each installed package has a file."""
+    from importlib.metadata import entry_points
+
+    return {each.name: each for each in entry_points(group=ENTRY_POINTS)}
+
+
 def schemes() -> Mapping[str, UriScheme]:
-    """Every scheme by each of its spellings."""
+    """Every scheme by each of its spellings: this package's own, and those that were registered."""
     return dict(_table())
+
+
+def register(scheme: UriScheme) -> None:
+    """Add ``scheme`` to the table of this process. Raises `ConfigurationError` if another object has its name."""
+    if not isinstance(scheme, UriScheme):
+        raise ConfigurationError(f"Expected the object of a store's scheme, found {scheme!r}. Name such an object.")
+    table = _table()
+    for spelling in scheme.spellings:
+        other = table.get(spelling)
+        if other is not None and type(other) is not type(scheme):
+            raise ConfigurationError(
+                f"Expected a scheme that no other store has, found {spelling!r}, which is that of "
+                f"{type(other).__module__}.{type(other).__qualname__}. Choose another name."
+            )
+        if not _SCHEME.fullmatch(spelling) or spelling in _NO_STORES:
+            raise ConfigurationError(
+                f"Expected a scheme of small letters and digits that is not in use for something else, found "
+                f"{spelling!r}. Choose another name."
+            )
+    table.update(dict.fromkeys(scheme.spellings, scheme))
 
 
 def scheme_at(uri: str) -> UriScheme | None:
     """The object for ``uri``'s scheme; `None` if ``uri`` is no place in an object store."""
     spelling, separator, _ = uri.partition("://")
-    return _table().get(spelling) if separator else None
+    if not separator:
+        return None
+    scheme = _table().get(spelling)
+    if scheme is None and spelling not in _NO_STORES and spelling in _installed():
+        register(_installed()[spelling].load())
+        scheme = _table().get(spelling)
+    return scheme
 
 
 def expected() -> str:
@@ -98,6 +139,9 @@ ICEBERG, DELTA = "iceberg://", "delta+"
 EXPECTED_TABLE = "iceberg://<catalog>/<namespace>.<table> or delta+<the location of a folder>"
 _QUERY = r"(?:\?(?P<query>[^?#\s]+))?"
 _MAIN = "main"
+_SCHEME = re.compile("[a-z][a-z0-9]*")
+_NO_STORES = frozenset(("file", "hive", "http", "https", "iceberg"))
+"""Schemes of other places."""
 _ICEBERG = re.compile(rf"{ICEBERG}(?P<catalog>[\w-]+)/(?P<name>[^/?&#.\s]+(?:\.[^/?&#.\s]+)+){_QUERY}")
 _ENCODED = re.compile("%[0-9A-Fa-f]{2}")
 _DELTA = re.compile(rf"delta\+(?P<name>[^?#]+){_QUERY}")

@@ -37,7 +37,7 @@ _CORE = (*_RECORDED, "planning", "results", "sinks", "job", "driver", "attempt",
 ROOMS: dict[str, Room] = {
     "errors": Room("one tree of errors: what is expected, what is there, what to do next", is_pure=True),
     "escaping": Room("text of others, made safe for the place that shows it", is_pure=True),
-    "locations": Room("how places in stores are written, and the table of stores", is_pure=True),
+    "locations": Room("how places in stores are written, and the table of stores", ("errors",), is_pure=True),
     "globs": Room("which paths a pattern of files matches, as Hadoop has it", is_pure=True),
     "checks": Room(
         "the types of all that a user hands to a public constructor", ("errors", "locations", "globs"), is_pure=True

@@ -9,7 +9,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from airflow_recovery.store.scheme import OWN_CREDENTIALS, StoreSpec
-from airflow_recovery.store.schemes import scheme_for
+from airflow_recovery.store.schemes import know, scheme_for
 
 if TYPE_CHECKING:
     from airflow_recovery.store.object_store import ObjectStore
@@ -34,6 +34,7 @@ def open_spec_store(spec: StoreSpec, waits: Mapping[str, Any] | None = None) -> 
     from airflow_recovery.store.allowed import Source
     from airflow_recovery.store.opening import open_store
 
+    know(spec)
     scheme = scheme_for(spec.uri)
     access = None if scheme is None else scheme.access_in_driver(spec, os.environ)
     return open_store(spec.uri, source=Source.SETTING, access=access, waits=waits)

@@ -6,7 +6,7 @@ Asks the objects of the stores' schemes (`airflow_recovery.store.scheme`), and k
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,7 @@ from airflow_recovery.store.allowed import Limits, Reach, Source, decide, place_
 from airflow_recovery.store.object_store import SharingStore
 from airflow_recovery.store.opening import open_store
 from airflow_recovery.store.scheme import ConnectionFields, Lent, StoreAccess, StoreScheme, StoreSpec
-from airflow_recovery.store.schemes import registered, scheme_for
+from airflow_recovery.store.schemes import reference_to, registered, scheme_for
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection
@@ -190,7 +190,8 @@ class Stores:
         if scheme is None:
             return StoreSpec(uri)
         conn_id = self._conn_id(scheme, is_journal=is_journal)
-        return scheme.spec(uri, self._access(scheme, uri, conn_id), is_apart=conn_id != self._conn_id(scheme))
+        spec = scheme.spec(uri, self._access(scheme, uri, conn_id), is_apart=conn_id != self._conn_id(scheme))
+        return replace(spec, scheme=reference_to(scheme))
 
     def _conn_id(self, scheme: StoreScheme, *, is_journal: bool = False) -> str | None:
         """The connection of the deployment that reaches a store of this scheme."""

@@ -21,5 +21,18 @@ unavailable are different errors.
 from airflow_recovery.store.object_store import ObjectInfo, ObjectStore, StoredObject, get_many
 from airflow_recovery.store.opening import open_store
 from airflow_recovery.store.probe import probe
+from airflow_recovery.store.scheme import ConnectionFields, StoreAccess, StoreScheme
+from airflow_recovery.store.schemes import register
 
-__all__ = ["ObjectInfo", "ObjectStore", "StoredObject", "get_many", "open_store", "probe"]
+__all__ = [
+    "ConnectionFields",
+    "ObjectInfo",
+    "ObjectStore",
+    "StoreAccess",
+    "StoreScheme",
+    "StoredObject",
+    "get_many",
+    "open_store",
+    "probe",
+    "register",
+]

@@ -1,8 +1,8 @@
 """One kind of object store as one object: all that this package must know of it, and asks nowhere else.
 
-A subclass of `StoreScheme` for each, in `s3_scheme`, `google`, `azure` and `local`. Its only object is ``SCHEME``. The
-file is imported when a DAG file is parsed, so it imports nothing heavy at its top: the client's library is imported
-with the first request.
+A subclass of `StoreScheme` for each: in `s3_scheme`, `google`, `azure` and `local`, and in one file for a store of
+yours (docs/architecture.md#adding-a-store). Its only object is ``SCHEME``. The file is imported when a DAG file is
+parsed, so it imports nothing heavy at its top: the client's library is imported with the first request.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class ConnectionFields:
     conn_type: str = ""
     host: str | None = None
     login: str | None = None
-    password: str | None = None
-    extra: Mapping[str, Any] = field(default_factory=dict)
+    password: str | None = field(default=None, repr=False)
+    extra: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def of_type(self, kind: str) -> ConnectionFields:
         """The connection itself. Raises `ConfigurationError` if it has another type."""
@@ -85,6 +85,8 @@ class StoreSpec:
     kms_key_id: str | None = None
     has_own_credentials: bool = False
     """Other credentials than Spark's: they are in variables of their own (`StoreScheme.driver_variables`)."""
+    scheme: str | None = None
+    """The class of a scheme that another package has added, as ``module:name``: the driver imports it."""
 
 
 @dataclass(frozen=True)

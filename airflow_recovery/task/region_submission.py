@@ -14,6 +14,7 @@ from airflow_recovery.driver.store_sdks import sdk_archives
 from airflow_recovery.driver.submit import APPLICATION, QUIET_CONF, store_conf, submit_environment
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.model.records import ExternalObject, Outcome
+from airflow_recovery.store.schemes import packages_of
 from airflow_recovery.task.region_program import RegionProgram
 from airflow_recovery.task.spark_submission import SparkSubmission
 
@@ -56,7 +57,8 @@ class RegionSubmission(SparkSubmission):
         job.application = APPLICATION
         given = [str(path), *map(str, sdk_archives(spec.journal.uri, spec.results.uri))]
         job.application_args = given
-        archive = str(build_archive(spec.job, self._program.job.packages))
+        packages = (*self._program.job.packages, *packages_of(spec.journal, spec.results))
+        archive = str(build_archive(spec.job, packages))
         job.py_files = _joined(job.py_files, archive)
         self._used = (str(folder), archive, *given[1:])
         if self.is_on_cluster:
