@@ -16,20 +16,20 @@ from airflow_recovery.errors import JobDefinitionError, RecoveryError
 from airflow_recovery.globs import check_glob
 from airflow_recovery.locations import (
     DELTA,
-    EXPECTED,
     EXPECTED_TABLE,
     ICEBERG,
-    SCHEMES,
     VERSION,
     MetastoreTable,
     PublishedLocation,
     TableLocation,
+    expected,
     is_asset,
     is_in_metastore,
     is_misread,
     is_published,
     is_stated,
     is_table,
+    scheme_at,
     scheme_of,
 )
 
@@ -45,7 +45,6 @@ _NAMES: dict[Any, tuple[str, str]] = {
 }
 _MOST_CHARS = 200
 _MOST_VERSION_CHARS = 1000
-_LISTABLE = (*(f"{scheme}://" for scheme in SCHEMES), "file:/", "/")
 _WITHOUT_SNAPSHOTS = ("hudi", "hive", "jdbc", "parquet", "orc", "kudu", "hbase")
 """What a scheme may begin with whose tables keep no snapshots here that a reader could be given."""
 
@@ -100,7 +99,7 @@ def check_location(
         _check_glob(uri, where)
     if isinstance(uri, str) and is_template(uri):
         head = uri.partition("{")[0]
-        if templated and (not head or head.startswith((*_LISTABLE, ICEBERG, DELTA) if tables else _LISTABLE)):
+        if templated and (not head or _begins_a_location(head, tables=tables)):
             return uri
         if not templated:
             raise JobDefinitionError(
@@ -122,7 +121,7 @@ def check_location(
     path = text.partition("://")[2] if has_bucket else text.removeprefix("file://").removeprefix("file:")
     if not has_bucket and not path.startswith("/"):
         raise JobDefinitionError(
-            f"{where}: expected {EXPECTED}, found {shown(uri)}: "
+            f"{where}: expected {expected()}, found {shown(uri)}: "
             "every machine that runs a task must find the same place by it",
             code="location-unfit",
             where=where,
@@ -137,6 +136,11 @@ def check_location(
             code="location-names-unfit",
         )
     return text.removesuffix("/")
+
+
+def _begins_a_location(head: str, *, tables: bool) -> bool:
+    """Whether a location may begin with ``head``, the text in front of a template."""
+    return scheme_at(head) is not None or head.startswith(("file:/", "/", *((ICEBERG, DELTA) if tables else ())))
 
 
 def _check_glob(pattern: object, where: str) -> None:

@@ -1,7 +1,8 @@
-"""How places in stores are written: the one table of the schemes of object stores.
+"""How places in stores are written, and the one table of the schemes of object stores.
 
 ``s3://bucket/prefix`` (or ``s3a://``), ``gs://bucket/prefix``, ``abfss://container@account.dfs.core.windows.net/prefix``
-(or ``abfs://``), ``file:///folder``, or an absolute path. URIs are literal: a ``%`` or a space means itself.
+(or ``abfs://``), ``file:///folder``, or an absolute path. URIs are literal: a ``%`` or a space means itself. Another
+store is one more object in the table (`register`).
 
 A table whose snapshots are inputs or results: ``iceberg://catalog/namespace.table``, with ``?branch=name`` where that
 is not ``main``; ``delta+`` before the location of a Delta table's folder. An input may end with ``as_of=``: a
@@ -19,23 +20,128 @@ until the run's journal has been read.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import TypeGuard
+from functools import lru_cache
+from importlib import import_module
+from typing import Any, TypeGuard
 
-SCHEMES = {"s3": "s3", "s3a": "s3", "gs": "gs", "abfss": "abfss", "abfs": "abfss"}
-"""The schemes of object stores as they may be written, and the spelling that stands for each."""
+from airflow_recovery.errors import ConfigurationError
 
-EXPECTED = (
-    "s3://<bucket>/<prefix>, gs://<bucket>/<prefix>, abfss://<container>@<account>.dfs.core.windows.net/<prefix>, "
-    "file:///<folder> or an absolute path"
+BUILT_IN = (
+    "airflow_recovery.store.s3_scheme",
+    "airflow_recovery.store.google",
+    "airflow_recovery.store.azure",
 )
-"""For messages."""
+"""The modules of this package's own object stores. Each has one ``SCHEME``. They load when the first URI is read."""
+
+ENTRY_POINTS = "airflow_recovery.stores"
+"""The group of entry points by which other packages add stores. An entry point's name is a scheme, and it loads the
+scheme's object."""
+
+
+class UriScheme:
+    """How the URIs of one object store are written: ``<scheme>://<bucket>/<prefix>``. Pure.
+
+    `airflow_recovery.store.scheme.StoreScheme` is the whole object, of which this is a part.
+    """
+
+    name: str
+    """The scheme, for example ``s3``."""
+    aliases: tuple[str, ...] = ()
+    """Other spellings of the scheme, for example ``s3a``."""
+    form: str
+    """A URI as messages show it, for example ``s3://<bucket>/<prefix>``."""
+    bucket: re.Pattern[str] = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}")
+    """Which names of buckets are read. A name never holds ``..``."""
+    bucket_word: str = "bucket"
+    """What the cloud calls a bucket."""
+    has_host: bool = False
+    """Whether the bucket is followed by ``@`` and the host of a server. `check_host` then decides about the host."""
+    foreign_names: tuple[str, ...] = ()
+    """Schemes that only other programs read, and take for this store. Locations with them are refused."""
+    spark_settings: tuple[str, ...] = ()
+    """What the names of Spark's settings begin with that only say how the store is reached. They change no rows."""
+
+    def check_host(self, host: str, endpoint_host: str) -> None:
+        """Raise `ValueError` if credentials must not be sent to ``host``, which a location names.
+
+        ``endpoint_host``: the host that the connection names; empty if it names none.
+        """
+        raise ValueError(f"the host {host!r} is not known")
+
+    @property
+    def spellings(self) -> tuple[str, ...]:
+        """The scheme, and its aliases."""
+        return (self.name, *self.aliases)
+
+
+@lru_cache(maxsize=1)
+def _table() -> dict[str, UriScheme]:
+    """Every scheme by each of its spellings."""
+    schemes: list[UriScheme] = [import_module(module).SCHEME for module in BUILT_IN]
+    return {spelling: scheme for scheme in schemes for spelling in scheme.spellings}
+
+
+@lru_cache(maxsize=1)
+def _installed() -> dict[str, Any]:
+    """Entry points by the scheme. Read when a scheme is not in the table, since each installed package has a file."""
+    from importlib.metadata import entry_points
+
+    return {each.name: each for each in entry_points(group=ENTRY_POINTS)}
+
+
+def schemes() -> Mapping[str, UriScheme]:
+    """Every scheme by each of its spellings: this package's own, and those that were registered."""
+    return dict(_table())
+
+
+def register(scheme: UriScheme) -> None:
+    """Add ``scheme`` to the table of this process. Raises `ConfigurationError` if another object has its name."""
+    if not isinstance(scheme, UriScheme):
+        raise ConfigurationError(f"Expected the object of a store's scheme, found {scheme!r}. Name such an object.")
+    table = _table()
+    for spelling in scheme.spellings:
+        other = table.get(spelling)
+        if other is not None and type(other) is not type(scheme):
+            raise ConfigurationError(
+                f"Expected a scheme that no other store has, found {spelling!r}, which is that of "
+                f"{type(other).__module__}.{type(other).__qualname__}. Choose another name."
+            )
+        if not _SCHEME.fullmatch(spelling) or spelling in _NO_STORES:
+            raise ConfigurationError(
+                f"Expected a scheme of small letters and digits that is not in use for something else, found "
+                f"{spelling!r}. Choose another name."
+            )
+    table.update(dict.fromkeys(scheme.spellings, scheme))
+
+
+def scheme_at(uri: str) -> UriScheme | None:
+    """The object for ``uri``'s scheme; `None` if ``uri`` is no place in an object store."""
+    spelling, separator, _ = uri.partition("://")
+    if not separator:
+        return None
+    scheme = _table().get(spelling)
+    if scheme is None and spelling not in _NO_STORES and spelling in _installed():
+        register(_installed()[spelling].load())
+        scheme = _table().get(spelling)
+    return scheme
+
+
+def expected() -> str:
+    """How locations are written, for messages."""
+    forms = dict.fromkeys(scheme.form for scheme in _table().values())
+    return f"{', '.join(forms)}, file:///<folder> or an absolute path"
+
 
 ICEBERG, DELTA = "iceberg://", "delta+"
 """What the location of a table begins with."""
 EXPECTED_TABLE = "iceberg://<catalog>/<namespace>.<table> or delta+<the location of a folder>"
 _QUERY = r"(?:\?(?P<query>[^?#\s]+))?"
 _MAIN = "main"
+_SCHEME = re.compile("[a-z][a-z0-9]*")
+_NO_STORES = frozenset(("file", "hive", "http", "https", "iceberg"))
+"""Schemes of other places."""
 _ICEBERG = re.compile(rf"{ICEBERG}(?P<catalog>[\w-]+)/(?P<name>[^/?&#.\s]+(?:\.[^/?&#.\s]+)+){_QUERY}")
 _ENCODED = re.compile("%[0-9A-Fa-f]{2}")
 _DELTA = re.compile(rf"delta\+(?P<name>[^?#]+){_QUERY}")
@@ -242,9 +348,9 @@ def is_misread(folder: str) -> bool:
 
 
 def scheme_of(uri: str) -> str | None:
-    """``s3``, ``gs`` or ``abfss`` for a place in an object store; `None` for every other text."""
-    scheme, separator, _ = uri.partition("://")
-    return SCHEMES.get(scheme) if separator else None
+    """``s3``, ``gs`` or ``abfss``, for example, for a place in an object store; `None` for every other text."""
+    scheme = scheme_at(uri)
+    return None if scheme is None else scheme.name
 
 
 def split_uri(uri: str) -> tuple[str, str]:

@@ -44,7 +44,7 @@ _CORE = (*_RECORDED, "planning", "results", "sinks", "job", "driver", "attempt",
 ROOMS: dict[str, Room] = {
     "errors": Room("one tree of errors: what is expected, what is there, what to do next", is_pure=True),
     "escaping": Room("text of others, made safe for the place that shows it", is_pure=True),
-    "locations": Room("how places in stores are written", is_pure=True),
+    "locations": Room("how places in stores are written, and the table of stores", ("errors",), is_pure=True),
     "globs": Room("which paths a pattern of files matches, as Hadoop has it", is_pure=True),
     "annexes": Room("the packages that add a way to run a region, in one table", is_pure=True),
     "checks": Room(

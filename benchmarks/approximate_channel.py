@@ -17,14 +17,15 @@ from typing import TYPE_CHECKING
 from unittest.mock import patch
 
 from airflow_recovery.driver.driver import FINISHED
-from airflow_recovery.driver.region_spec import RegionSpec, RunDates, StoreSpec, VertexSpec
-from airflow_recovery.driver.submit import QUIET_CONF, s3a_conf
+from airflow_recovery.driver.region_spec import RegionSpec, RunDates, VertexSpec
+from airflow_recovery.driver.submit import QUIET_CONF, store_conf
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.model.channel_options import UNLIMITED, Overflow, Reconnect
 from airflow_recovery.model.records import AttemptTrace, Claim, RunIdentity
 from airflow_recovery.store.object_store import ObjectStore
 from airflow_recovery.store.opening import open_store
+from airflow_recovery.store.scheme import StoreSpec
 from airflow_recovery.streaming.channel_records import ChannelIdentity
 from airflow_recovery.streaming.mode import ChannelRef, StreamingClaim, StreamingOutcome
 from airflow_recovery.streaming.reading import read_channel
@@ -280,7 +281,7 @@ def _bench(folder: Path) -> Iterator[ChannelBench]:
     }
     with server, patch.dict(os.environ, environ), S3Proxy(server) as proxy:
         server.create_bucket(BUCKET)
-        conf = s3a_conf(StoreSpec(f"s3://{BUCKET}", proxy.endpoint_url, REGION), os.environ)
+        conf = store_conf(StoreSpec(f"s3://{BUCKET}", proxy.endpoint_url, REGION), os.environ)
         drivers: dict[str, StreamingDriverProcess] = {}
         builder = SparkSession.builder.master("local[2]")
         settings = {"spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1", "spark.sql.shuffle.partitions": "1"}

@@ -19,7 +19,7 @@ from airflow_recovery.attempt.job_plan import JobPlan, plan_job
 from airflow_recovery.attempt.publish import PublishTask
 from airflow_recovery.attempt.region_task import RegionTask
 from airflow_recovery.attempt.run import Run, TaskIdentity
-from airflow_recovery.driver.region_spec import RunFacts, StoreSpec
+from airflow_recovery.driver.region_spec import RunFacts
 from airflow_recovery.hooks.settings import RecoverySettings
 from airflow_recovery.hooks.stores import Stores
 from airflow_recovery.job.loading import load_job
@@ -31,6 +31,7 @@ from airflow_recovery.results.prober import ResultProber
 from airflow_recovery.store.object_store import ObjectStore
 from airflow_recovery.store.opening import open_store
 from airflow_recovery.store.probe import probe
+from airflow_recovery.store.scheme import StoreSpec
 from airflow_recovery.task.attempt_sessions import ServerChoice
 from airflow_recovery.task.region_program import RegionProgram
 from airflow_recovery.task.region_session import RegionSession

@@ -44,8 +44,8 @@ def codes() -> dict[str, set[str]]:
 
 
 def _raised(tree: ast.Module) -> Iterator[tuple[str, str]]:
-    for call in ast.walk(tree):
-        for keyword in call.keywords if isinstance(call, ast.Call) else ():
+    for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
+        for keyword in call.keywords:
             code = keyword.value.value if isinstance(keyword.value, ast.Constant) else None
             if keyword.arg == "code" and isinstance(code, str):
                 name = ast.unparse(call.func).rpartition(".")[2]

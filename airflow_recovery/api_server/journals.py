@@ -20,7 +20,7 @@ from airflow_recovery.journal.owner import check_owner
 
 if TYPE_CHECKING:
     from airflow_recovery.attempt.task_instances import Observation
-    from airflow_recovery.driver.region_spec import StoreSpec
+    from airflow_recovery.store.scheme import StoreSpec
 
 TIMEOUTS = Timeouts(connect_s=2.0, read_s=5.0, read_attempts=1)
 """People ask again by themselves, and few requests may wait at once (`airflow_recovery.api_server.store_routes`)."""

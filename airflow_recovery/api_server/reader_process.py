@@ -25,10 +25,10 @@ from airflow_recovery.api_server.budget import BudgetedStore
 from airflow_recovery.api_server.readings import Access, Kept
 from airflow_recovery.api_server.silence import HeededStore, Silence
 from airflow_recovery.attempt.task_instances import Observation
-from airflow_recovery.driver.region_spec import StoreSpec
 from airflow_recovery.driver.stores import open_spec_store
 from airflow_recovery.errors import RecoveryError
 from airflow_recovery.store.object_store import ObjectStore
+from airflow_recovery.store.scheme import StoreSpec
 
 IDLE_S = 60.0
 """How long the process waits for a question before it ends."""

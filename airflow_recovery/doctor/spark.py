@@ -15,7 +15,8 @@ from pathlib import Path
 from airflow_recovery.doctor.programs import run_program
 from airflow_recovery.doctor.result import CheckResult, not_checked, ok, wrong
 from airflow_recovery.driver.submit import submit_environment
-from airflow_recovery.locations import scheme_of
+from airflow_recovery.store.scheme import StoreScheme
+from airflow_recovery.store.schemes import scheme_for
 
 SPARK_SERIES = ("3.5", "4.0", "4.1", "4.2", "4.3")
 """Those that were tried, from the oldest on which regions run to the newest."""
@@ -32,13 +33,6 @@ _CLASS_PATHS = {
     "driver": ("spark.driver.extraClassPath", "spark.jars"),
     "executor": ("spark.executor.extraClassPath", "spark.jars"),
 }
-_SDK_JARS = {1: r"aws-java-sdk-(?:s3|bundle)-(1\..+)\.jar", 2: r"(?:s3|bundle)-(2\..+)\.jar"}
-"""By the SDK's major version. Hadoop took the second with 3.4: Spark 3.5 has one from before."""
-_CONNECTORS = {
-    "gs": ("gs://", "gcs-connector", r"gcs-connector-(.+)\.jar"),
-    "abfss": ("abfss://", "hadoop-azure", r"hadoop-azure-(\d.+)\.jar"),
-}
-"""By the scheme: its URIs, Hadoop's connector, and its jar."""
 _ADDRESS = re.compile(r"(?P<host>\[[^\]]+\]|[^:/,\[\]]+):(?P<port>\d+)")
 
 
@@ -79,13 +73,11 @@ def check_submission(name: str, environment: Mapping[str, str], stores: Sequence
     if binary is None:
         return
     yield from check_spark_version(installation, binary)
-    schemes = {scheme_of(uri) for uri in stores}
-    if installation is not None and "s3" in schemes:
-        yield from check_s3_jars(installation)
-    # Spark never touches the journal; but of S3, sources may be where it is.
-    results = scheme_of(stores[-1]) if stores else None
-    if installation is not None and results in _CONNECTORS:
-        yield from check_connector(installation, results)
+    # Spark never touches the journal, but sources may be in the same store.
+    for scheme in dict.fromkeys(map(scheme_for, stores)):
+        is_used = scheme is not None and (scheme.is_for_sources or scheme is scheme_for(stores[-1]))
+        if installation is not None and scheme is not None and scheme.connector and is_used:
+            yield from check_jars(installation, scheme)
 
 
 def find_binary(name: str, environment: Mapping[str, str]) -> str | None:
@@ -188,55 +180,25 @@ def check_java(environment: Mapping[str, str], spark: str | None = None) -> Iter
         yield ok("Java", f"{version[1]} at {java} (by {how})")
 
 
-def check_s3_jars(installation: Installation) -> Iterator[CheckResult]:
-    """Whether this Spark can read and write ``s3a://``: hadoop-aws of its own Hadoop's version, and Amazon's SDK.
+def check_jars(installation: Installation, scheme: StoreScheme) -> Iterator[CheckResult]:
+    """Whether this Spark can read and write in a store: its connector is on both class paths.
 
-    Both on the class paths of drivers and executors, in its own folder of jars, or in ``SPARK_DIST_CLASSPATH``, which
-    executors on other machines are taken to have as well.
-    What a task adds by its own ``jars=``, ``packages=`` or ``conf=`` is not seen here.
+    On the class paths of drivers and executors, in its own folder of jars, or in ``SPARK_DIST_CLASSPATH``, which
+    executors on other machines are taken to have as well. With what credentials is the image's to choose. What a task
+    adds by its own ``jars=``, ``packages=`` or ``conf=`` is not seen here.
     """
-    check = "Spark's jars for S3"
-    advice = "Take the jars of docs/s3.md into the image, and name their folder in SPARK_DIST_CLASSPATH."
-    if "hadoop-aws" in installation.conf.get("spark.jars.packages", ""):
-        yield ok(check, f"spark.jars.packages = {installation.conf['spark.jars.packages']}")
+    check = f"Spark's jars for {scheme.jars_for}"
+    packages = installation.conf.get("spark.jars.packages", "")
+    if scheme.connector in packages:
+        yield ok(check, f"spark.jars.packages = {packages}")
         return
     for side, names in _jars_of(installation):
-        version = _version_in(names, r"hadoop-aws-(.+)\.jar")
-        found = None
-        if version is None or (installation.hadoop is not None and version != installation.hadoop):
-            found = version or "none"
-        elif _version_in(names, _SDK_JARS[_sdk_of(version)]) is None:
-            found = "no S3 client of the AWS SDK"
+        found = scheme.jars_missing(names, installation.hadoop)
         if found is not None:
-            wanted = f"hadoop-aws {installation.hadoop or 'of the version of its Hadoop'}"
-            expected = f"{wanted} with the AWS SDK {_sdk_of(installation.hadoop)} on the {side}'s class path"
-            yield wrong(check, expected=expected, found=found, next_step=advice)
+            expected = f"{scheme.jars_expected(installation.hadoop)} on the {side}'s class path"
+            yield wrong(check, expected=expected, found=found, next_step=scheme.jars_advice)
             return
-    yield ok(check, f"hadoop-aws {installation.hadoop or ''} on both class paths".replace("  ", " "))
-
-
-def check_connector(installation: Installation, scheme: str) -> Iterator[CheckResult]:
-    """Whether this Spark can read and write results of another cloud: its connector is on both class paths.
-
-    Which version, and with what credentials, is the image's to choose. What a task adds by its own ``jars=``,
-    ``packages=`` or ``conf=`` is not seen here.
-    """
-    uris, connector, jar = _CONNECTORS[scheme]
-    check = f"Spark's jars for {uris}"
-    if connector in installation.conf.get("spark.jars.packages", ""):
-        yield ok(check, f"spark.jars.packages = {installation.conf['spark.jars.packages']}")
-        return
-    for side, names in _jars_of(installation):
-        if _version_in(names, jar) is None:
-            yield wrong(
-                check,
-                expected=f"{connector} on the {side}'s class path",
-                found="none",
-                next_step="Take it into the image, and name it in both class paths of spark-defaults.conf "
-                "(docs/stores.md); or put the results on a store that this Spark reaches.",
-            )
-            return
-    yield ok(check, f"{connector} on both class paths")
+    yield ok(check, f"{scheme.jars_expected(installation.hadoop)} on both class paths")
 
 
 def _jars_of(installation: Installation) -> Iterator[tuple[str, list[str]]]:
@@ -246,10 +208,6 @@ def _jars_of(installation: Installation) -> Iterator[tuple[str, list[str]]]:
     for side, keys in _CLASS_PATHS.items():
         entries = [piece for key in keys for piece in re.split("[:,]", installation.conf.get(key, "")) if piece]
         yield side, [*own, *(name for entry in entries for name in _jars_at(entry))]
-
-
-def _sdk_of(hadoop: str | None) -> int:
-    return 1 if hadoop is not None and _numbers(hadoop) < (3, 4) else 2
 
 
 def check_connect_client(find: Iterable[str] = CONNECT_MODULES) -> Iterator[CheckResult]:

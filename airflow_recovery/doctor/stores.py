@@ -17,6 +17,7 @@ from airflow_recovery.locations import comparable
 from airflow_recovery.store.lifecycle import ExpiryRule, kept_after_deletion, rule_text
 from airflow_recovery.store.object_store import ObjectStore, Upload, UploadStore
 from airflow_recovery.store.probe import probe
+from airflow_recovery.store.schemes import scheme_for
 
 FOLDER = "_doctor"
 """Below a store's base: what a check writes, for as long as it runs."""
@@ -60,7 +61,8 @@ def check_reach(journal: str, results: str) -> Iterator[CheckResult]:
     """Warn of a folder, where tasks run on several machines: only a file system that all of them mount will do."""
     for what, uri in (("journal", journal), ("results", results)):
         check = f"{what} from every worker"
-        if not uri.startswith("file:"):
+        scheme = scheme_for(uri)
+        if scheme is None or not scheme.is_folder:
             yield ok(check, f"{uri} is no folder of one machine")
             continue
         yield warning(

@@ -16,6 +16,8 @@ from airflow_recovery.driver.code_archive import build_archive
 from airflow_recovery.driver.store_sdks import sdk_archives, sdks_for
 from airflow_recovery.driver.submit import submit_environment
 from airflow_recovery.errors import ConfigurationError
+from airflow_recovery.store.scheme import StoreSpec
+from airflow_recovery.store.schemes import packages_of, reference_to, scheme_for
 
 OURS = "airflow-recovery"
 PYTHONS = ((3, 10), (3, 13))
@@ -29,9 +31,13 @@ _PLUGIN_GROUPS = ("apache_airflow_provider", "airflow.plugins")
 _ARCHIVE_TIMEOUT_S = 60.0
 _IN_THE_DRIVER = """
 import importlib, json, pathlib, sys
-archive, sdks, *modules = sys.argv[1:]
+archive, sdks, schemes, *modules = sys.argv[1:]
 sys.path.insert(0, archive)
 failed = ""
+if schemes:
+    from airflow_recovery.store.scheme import StoreSpec
+    from airflow_recovery.store.schemes import know
+    know(*(StoreSpec("", scheme=scheme) for scheme in schemes.split(",")))
 for sdk in filter(None, sdks.split(":")):
     from airflow_recovery.driver.store_sdks import provide_sdk
     try:
@@ -179,7 +185,8 @@ def check_archive(environment: Mapping[str, str], stores: Sequence[str] = ()) ->
     """
     check = "the driver's archive"
     try:
-        archive, sdks = build_archive(REGION_JOB), sdk_archives(*stores)
+        specs = [StoreSpec(uri, scheme=reference_to(scheme)) for uri in stores if (scheme := scheme_for(uri))]
+        archive, sdks = build_archive(REGION_JOB, packages_of(*specs)), sdk_archives(*stores)
     except (ConfigurationError, OSError) as error:
         yield wrong(
             check,
@@ -189,11 +196,17 @@ def check_archive(environment: Mapping[str, str], stores: Sequence[str] = ()) ->
         )
         return
     modules = [sdk.module for sdk in sdks_for(*stores)]
-    yield from _imported(check, archive, sdks, modules, submit_environment(environment))
+    schemes = sorted({spec.scheme for spec in specs if spec.scheme is not None})
+    yield from _imported(check, archive, sdks, schemes, modules, submit_environment(environment))
 
 
 def _imported(
-    check: str, archive: Path, sdks: Sequence[Path], clients: Sequence[str], environment: Mapping[str, str]
+    check: str,
+    archive: Path,
+    sdks: Sequence[Path],
+    schemes: Sequence[str],
+    clients: Sequence[str],
+    environment: Mapping[str, str],
 ) -> Iterator[CheckResult]:
     python = environment["PYSPARK_DRIVER_PYTHON"]
     job_module = REGION_JOB.partition(":")[0]
@@ -202,7 +215,7 @@ def _imported(
     try:
         # Isolated: neither the checkout nor PYTHONPATH, which a driver may not have.
         done = run_program(
-            [python, "-I", "-c", _IN_THE_DRIVER, str(archive), ":".join(map(str, sdks)), *modules],
+            [python, "-I", "-c", _IN_THE_DRIVER, str(archive), ":".join(map(str, sdks)), ",".join(schemes), *modules],
             environment,
             _ARCHIVE_TIMEOUT_S,
         )

@@ -7,6 +7,7 @@ for others. Never imports Airflow; imports pyspark inside functions only, since 
 share uses neither ``sparkContext`` nor ``_jvm``.
 """
 
-from airflow_recovery.driver.region_spec import ModeSpec, RegionSpec, RunDates, RunFacts, StoreSpec, VertexSpec
+from airflow_recovery.driver.region_spec import ModeSpec, RegionSpec, RunDates, RunFacts, VertexSpec
+from airflow_recovery.store.scheme import StoreSpec
 
 __all__ = ["ModeSpec", "RegionSpec", "RunDates", "RunFacts", "StoreSpec", "VertexSpec"]

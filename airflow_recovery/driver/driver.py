@@ -20,6 +20,7 @@ from airflow_recovery.driver.spark_version import check_one_version
 from airflow_recovery.driver.store_sdks import provide_sdk
 from airflow_recovery.driver.stores import lend_catalogs
 from airflow_recovery.errors import AttemptLost
+from airflow_recovery.store.schemes import know
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -89,9 +90,10 @@ def main(arguments: list[str]) -> int:
     """
     guard()
     spec_path, *sdk = map(_on_this_machine, arguments)
+    spec = RegionSpec.from_json(spec_path.read_text(encoding="utf-8"))
+    know(spec.journal, spec.results)
     for archive in sdk:
         provide_sdk(archive)
-    spec = RegionSpec.from_json(spec_path.read_text(encoding="utf-8"))
     lend_catalogs(spec.catalogs)
     return drive(spec)
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from airflow_recovery.driver.delta_result import read_delta
 from airflow_recovery.driver.iceberg_result import driver_tables, snapshot_files
-from airflow_recovery.driver.paths import decoded, spark_glob, spark_path
+from airflow_recovery.driver.paths import as_decoded, decoded, spark_glob, spark_path
 from airflow_recovery.errors import ManifestInvalid
-from airflow_recovery.locations import TableLocation, comparable, is_table
+from airflow_recovery.locations import TableLocation, is_table
 from airflow_recovery.model.manifest import PartitionManifest
 from airflow_recovery.model.result_type import kept_by
 from airflow_recovery.results.keeper import keeper_of
@@ -49,7 +49,7 @@ def read_manifest(spark: SparkSession, manifest: PartitionManifest) -> DataFrame
         return spark.createDataFrame([], schema)
     if schema is not None:
         whole = _reader(spark, schema).parquet(*_folders(manifest))
-        if {decoded(path) for path in whole.inputFiles()} == {comparable(uri) for uri in manifest.uris()}:
+        if {decoded(path) for path in whole.inputFiles()} == set(map(as_decoded, manifest.uris())):
             return whole
     return (
         _reader(spark, schema)
@@ -89,7 +89,7 @@ def read_manifests(spark: SparkSession, manifests: Sequence[PartitionManifest]) 
         return read_manifest(spark, first)
     whole = _reader(spark, schema).parquet(*(folder for manifest in full for folder in _folders(manifest)))
     uris = [uri for manifest in full for uri in manifest.uris()]
-    if {decoded(path) for path in whole.inputFiles()} == set(map(comparable, uris)):
+    if {decoded(path) for path in whole.inputFiles()} == set(map(as_decoded, uris)):
         return whole
     return _reader(spark, schema).parquet(*map(spark_glob, uris))
 

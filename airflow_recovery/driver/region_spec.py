@@ -14,6 +14,7 @@ from airflow_recovery.model.codec import Tagged, Unlike, from_json, to_json
 from airflow_recovery.model.manifest import PartitionManifest
 from airflow_recovery.model.mode import RegionMode, answers_of
 from airflow_recovery.model.records import AttemptTrace, CoordinatorSnapshot, RunIdentity
+from airflow_recovery.store.scheme import StoreSpec
 
 
 def own_version() -> str:
@@ -21,22 +22,6 @@ def own_version() -> str:
     from airflow_recovery.version import __version__
 
     return __version__
-
-
-@dataclass(frozen=True)
-class StoreSpec:
-    """Where a store is and how to reach it. Credentials travel through the environment, never through here.
-
-    ``encryption`` and ``kms_key_id`` are those of `airflow_recovery.store.encryption.Encryption`.
-    """
-
-    uri: str
-    endpoint_url: str | None = None
-    region_name: str | None = None
-    encryption: str | None = None
-    kms_key_id: str | None = None
-    has_own_credentials: bool = False
-    """Other credentials than Spark's: they are in variables of their own (`airflow_recovery.driver.stores`)."""
 
 
 @dataclass(frozen=True)

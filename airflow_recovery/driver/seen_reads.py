@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from airflow_recovery.driver.paths import as_decoded
 from airflow_recovery.driver.region_spec import RegionSpec
 from airflow_recovery.job.sources import EnumeratedSource
 from airflow_recovery.locations import comparable, is_table
@@ -32,9 +33,9 @@ class SeenReads:
 
     def __init__(self, spec: RegionSpec, log: logging.Logger) -> None:
         self._log = log
-        self._folders = [comparable(manifest.location) for manifest in spec.inputs] + [comparable(spec.location)]
+        self._folders = [as_decoded(location) for location in (*(each.location for each in spec.inputs), spec.location)]
         self._tables = [vertex.table.uri for vertex in spec.vertices if vertex.table is not None]
-        self._files = [comparable(external.uri) for external in spec.trace.externals]
+        self._files = [as_decoded(external.uri) for external in spec.trace.externals]
         self._vertices: set[str] = set()
         self._declared: set[str] = set()
         self._found: dict[str, None] = {}

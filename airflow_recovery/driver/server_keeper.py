@@ -37,11 +37,11 @@ from typing import NamedTuple, NoReturn
 from airflow_recovery.driver.private_folder import own_folder, private_folder
 from airflow_recovery.driver.process import die_with_parent
 from airflow_recovery.driver.process_identity import own_process
-from airflow_recovery.driver.region_spec import StoreSpec
 from airflow_recovery.driver.server_gate import Gate, Listener, connect_listener
 from airflow_recovery.driver.stores import open_spec_store
 from airflow_recovery.errors import DriverLost, StoreError
 from airflow_recovery.journal.scrub import scrubbed
+from airflow_recovery.store.scheme import StoreSpec
 from airflow_recovery.store.write_once import Slots
 
 START_TIMEOUT_S = 300.0

@@ -11,8 +11,10 @@ import errno
 import re
 import signal
 from collections.abc import Iterable
+from itertools import chain
 
 from airflow_recovery.errors import ConfigurationError, Failure
+from airflow_recovery.store.schemes import registered
 
 NOT_SET_UP = "NotSetUp"
 """The type of a `Failure` that says by itself what is to be set up."""
@@ -35,7 +37,7 @@ _ONE_SPARK = (
     "or the Connect server's must be equal."
 )
 
-_ADVICE = (
+_OF_KUBERNETES = (
     (
         re.compile(r"Please specify spark\.kubernetes\.file\.upload\.path"),
         "Set it in conf to a folder of a store that this worker and the pod can reach (s3a://...): the driver's code "
@@ -45,22 +47,10 @@ _ADVICE = (
         re.compile(r"KubernetesClientException: .*(?: is forbidden: |Unauthorized|namespaces \"[^\"]*\" not found)"),
         "Kubernetes refuses it: docs/kubernetes.md has the roles that the worker and the driver need.",
     ),
-    (
-        re.compile(
-            r"ClassNotFoundException: (?:Class )?(?:org\.apache\.hadoop\.fs\.s3a|software\.amazon)\.|"
-            r"NoClassDefFoundError: (?:org/apache/hadoop/fs/s3a|software/amazon)/|No FileSystem for scheme \"?s3a"
-        ),
-        "Spark has no hadoop-aws on its class path, or not all of it: give the driver and the executors, or the Spark "
-        "Connect server, the jars that docs/s3.md names.",
-    ),
-    (
-        re.compile(
-            r"No FileSystem for scheme \"?(?:gs|abfss?)\b|"
-            r"ClassNotFoundException: (?:Class )?(?:com\.google\.cloud\.hadoop\.|org\.apache\.hadoop\.fs\.azurebfs\.)"
-        ),
-        "Spark has no connector for the store of the results: give the driver and the executors, or the Spark Connect "
-        "server, the jars that docs/stores.md names.",
-    ),
+)
+"""What comes before the failures of stores (`StoreScheme.spark_failures`)."""
+
+_ADVICE = (
     (
         re.compile(
             r"Failed to find (?:the )?data source: delta|DELTA_CONFIGURE_SPARK_SESSION_WITH_EXTENSION_AND_CATALOG|"
@@ -68,11 +58,6 @@ _ADVICE = (
         ),
         "Spark has no Delta, or not its settings: give the driver and the executors, or the Spark Connect server, the "
         "jars and the two settings that docs/tables.md names.",
-    ),
-    (
-        re.compile(r"NoAuthWithAWSException|NoAwsCredentialsException|Unable to load credentials from"),
-        "Spark has no credentials for S3: name a connection in [recovery] aws_conn_id. A driver in cluster mode and a "
-        "Spark Connect server need a role, or a configuration of their own (docs/s3.md).",
     ),
     (re.compile(r"PYTHON_VERSION_MISMATCH|Python in worker has different version"), _ONE_PYTHON),
     (
@@ -226,7 +211,9 @@ def output_of(error: BaseException) -> tuple[str, ...]:
 
 
 def _advice(text: str) -> str | None:
-    return next((advice for pattern, advice in _ADVICE if pattern.search(text)), None)
+    of_stores = (failure for scheme in registered() for failure in scheme.spark_failures)
+    known: Iterable[tuple[str | re.Pattern[str], str]] = chain(_OF_KUBERNETES, of_stores, _ADVICE)
+    return next((advice for pattern, advice in known if re.search(pattern, text)), None)
 
 
 def _import_advice(text: str) -> str | None:

@@ -13,7 +13,6 @@ import platform
 import re
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, distribution, version
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,44 +20,18 @@ from pathlib import Path
 from airflow_recovery.driver.code_archive import build_from_files, files_of, unpacked
 from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.locations import scheme_of
-from airflow_recovery.store.s3_clients import SERVICES
+from airflow_recovery.store.scheme import ClientLibrary
+from airflow_recovery.store.schemes import registered
 
 _TAG = re.compile(r"^Tag: (?P<python>cp3(?P<minor>\d+))-(?P<abi>\w+)-(?P<platform>\S+)$", re.MULTILINE)
 _WHEEL = "_wheel.txt"
 """In an archive: what its library was built for."""
 
 
-@dataclass(frozen=True)
-class Sdk:
-    """One client library. ``module`` is what of it is imported first, ``oldest`` the oldest version that will do."""
-
-    name: str
-    module: str
-    packages: tuple[str, ...]
-    schemes: tuple[str, ...]
-    oldest: tuple[int, ...]
-    is_compiled: bool = False
-
-    @property
-    def archive(self) -> str:
-        """What the name of its archive begins with."""
-        return f"airflow-recovery-{self.name}-sdk-"
-
-    @property
-    def top(self) -> str:
-        """The package that tells its version."""
-        return self.packages[0]
-
-
-S3 = Sdk("s3", "botocore.session", ("botocore", "urllib3", "jmespath", "dateutil", "six"), ("s3",), (1, 40))
-"""Versions before 1.35 know no conditional write."""
-CLOUDS = Sdk("cloud", "obstore.store", ("obstore",), ("gs", "abfss"), (0, 11), is_compiled=True)
-
-
-def sdks_for(*uris: str) -> tuple[Sdk, ...]:
+def sdks_for(*uris: str) -> tuple[ClientLibrary, ...]:
     """The libraries by which a driver talks to the stores at ``uris``, besides what Spark reads and writes."""
-    schemes = {scheme_of(uri) for uri in uris}
-    return tuple(sdk for sdk in (S3, CLOUDS) if not schemes.isdisjoint(sdk.schemes))
+    names = {scheme_of(uri) for uri in uris}
+    return tuple(dict.fromkeys(sdk for scheme in registered() if scheme.name in names for sdk in scheme.libraries))
 
 
 def sdk_archives(*uris: str) -> list[Path]:
@@ -70,7 +43,7 @@ def sdk_archives(*uris: str) -> list[Path]:
 
 
 _given: dict[str, Path] = {}
-"""By the name of its `Sdk`."""
+"""By the name of its `ClientLibrary`."""
 
 
 def given_sdks(*uris: str) -> list[Path]:
@@ -84,7 +57,8 @@ def provide_sdk(archive: Path) -> None:
     One that is missing is put at the end of the path, so that whatever this Python has by itself (urllib3, six) stays
     as it is. One that is too old is replaced. Raises `RuntimeError` where the archive's can't run here.
     """
-    sdk = next(sdk for sdk in (S3, CLOUDS) if archive.name.startswith(sdk.archive))
+    known = (sdk for scheme in registered() for sdk in scheme.libraries)
+    sdk = next(sdk for sdk in known if archive.name.startswith(sdk.archive))
     _given[sdk.name] = archive
     found = _installed(sdk)
     if found is not None and found >= sdk.oldest:
@@ -95,7 +69,7 @@ def provide_sdk(archive: Path) -> None:
     sys.path.insert(len(sys.path) if found is None else 0, str(folder))
 
 
-def _installed(sdk: Sdk) -> tuple[int, ...] | None:
+def _installed(sdk: ClientLibrary) -> tuple[int, ...] | None:
     if find_spec(sdk.top) is None:
         return None
     try:
@@ -104,7 +78,7 @@ def _installed(sdk: Sdk) -> tuple[int, ...] | None:
         return sdk.oldest
 
 
-def _check_fits(sdk: Sdk, wheel: str) -> None:
+def _check_fits(sdk: ClientLibrary, wheel: str) -> None:
     """Raises `RuntimeError` where a library with these tags of its wheel can't be loaded by this Python."""
     here = f"Python {platform.python_version()} on {platform.machine()} with {platform.libc_ver()[0] or 'another libc'}"
     tags = [*_TAG.finditer(wheel)]
@@ -125,13 +99,10 @@ def _is_for_us(tag: re.Match[str]) -> bool:
     return is_python and is_linux and tag["platform"].endswith(f"_{platform.machine()}")
 
 
-def _files(sdk: Sdk) -> Iterator[tuple[str, Path]]:
-    """Of S3's descriptions of 400 services, those of `SERVICES` alone."""
+def _files(sdk: ClientLibrary) -> Iterator[tuple[str, Path]]:
     for package in sdk.packages:
         for name, path in files_of(package):
-            folders = name.split("/")
-            is_service = folders[:2] == ["botocore", "data"] and len(folders) > 3
-            if (not is_service or folders[2] in SERVICES) and path.suffix != ".pyi":
+            if path.suffix != ".pyi" and not sdk.leaves_out(name):
                 yield name, path
     if sdk.is_compiled:
         wheel = next((file for file in distribution(sdk.top).files or () if file.name == "WHEEL"), None)

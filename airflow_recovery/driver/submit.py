@@ -7,30 +7,14 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from airflow_recovery.driver.region_spec import StoreSpec
-from airflow_recovery.driver.stores import encryption_of
+from airflow_recovery.store.scheme import StoreSpec
+from airflow_recovery.store.schemes import scheme_for
 
 APPLICATION = str(Path(__file__).with_name("main.py"))
 """The application file of every region."""
 
 QUIET_CONF = {"spark.ui.showConsoleProgress": "false"}
 """Progress is our own line in the log."""
-
-_CREDENTIALS = ",".join(
-    (
-        # The driver's own environment. Spark takes the same variables into its Hadoop configuration, which is how
-        # executors get them (the next two): over the wire, and neither in a setting nor on a command line.
-        # By its name in the first AWS SDK, the only one that the Hadoop of Spark 3.5 knows; later ones translate it.
-        "com.amazonaws.auth.EnvironmentVariableCredentialsProvider",
-        "org.apache.hadoop.fs.s3a.TemporaryAWSCredentialsProvider",
-        "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider",
-        "org.apache.hadoop.fs.s3a.auth.IAMInstanceCredentialsProvider",
-    )
-)
-
-_BOUNDS = {"retry.throttle.limit": "8"}
-"""A server that only says "slow down" is asked 54 times within about a minute; then the attempt fails, and recovery's
-own pauses follow. s3a's default doubles its pause twenty times: it would wait for a day, and look alive."""
 
 
 def submit_environment(base: Mapping[str, str], *, driver_is_here: bool = True) -> dict[str, str]:
@@ -51,27 +35,10 @@ def submit_environment(base: Mapping[str, str], *, driver_is_here: bool = True) 
     return environment
 
 
-def s3a_conf(store: StoreSpec, environment: Mapping[str, str]) -> dict[str, str]:
-    """The ``spark.hadoop.fs.s3a.*`` settings with which Spark reaches ``store``; empty where it is not on S3.
+def store_conf(store: StoreSpec, environment: Mapping[str, str]) -> dict[str, str]:
+    """The settings with which Spark reaches ``store``. No credentials; empty where it needs none of ours.
 
-    Where ``environment`` holds credentials: that they are found there, never the credentials themselves, since settings
-    are visible in ``ps``, in the Spark UI and in logs. Where it holds none, Hadoop's own configuration decides (the
-    machine's role, if that says nothing). The hadoop-aws jars must be on the class path already.
+    ``environment``: that of the driver.
     """
-    if not store.uri.startswith(("s3://", "s3a://")):
-        return {}
-    conf = dict(_BOUNDS)
-    if environment.get("AWS_ACCESS_KEY_ID"):
-        conf["aws.credentials.provider"] = _CREDENTIALS
-    endpoint = store.endpoint_url or environment.get("AWS_ENDPOINT_URL_S3") or environment.get("AWS_ENDPOINT_URL")
-    region = store.region_name or environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION")
-    if endpoint:
-        conf["endpoint"] = endpoint
-        conf["path.style.access"] = "true"
-        conf["connection.ssl.enabled"] = "false" if endpoint.startswith("http://") else "true"
-    if region:
-        conf["endpoint.region"] = region
-    encryption = encryption_of(store)
-    if encryption is not None:
-        conf |= encryption.s3a_settings()
-    return {f"spark.hadoop.fs.s3a.{key}": value for key, value in conf.items()}
+    scheme = scheme_for(store.uri)
+    return {} if scheme is None else scheme.spark_conf(store, environment)

@@ -156,10 +156,10 @@ class _LeftAlone:
     """What a driver needs when its task has gone."""
 
     def __init__(self, order: Order, child: _Child) -> None:
-        from airflow_recovery.driver.region_spec import StoreSpec
         from airflow_recovery.driver.stores import open_spec_store
         from airflow_recovery.journal.journal import Journal
         from airflow_recovery.model.records import RunIdentity
+        from airflow_recovery.store.scheme import StoreSpec
 
         self._order = order
         self._child = child
@@ -233,9 +233,9 @@ class _LeftAlone:
     def _report(self, code: int) -> None:
         """Leave the end of the output where the next try looks for the driver's failure."""
         from airflow_recovery.driver.exit_report import write_failure_at
-        from airflow_recovery.driver.region_spec import StoreSpec
         from airflow_recovery.driver.stores import open_spec_store
         from airflow_recovery.errors import Failure, StoreError
+        from airflow_recovery.store.scheme import StoreSpec
 
         shown = b"".join(self._child.tail).decode(errors="replace")
         failure = Failure("ApplicationFailed", f"spark-submit ended. Error code is: {code}. Its last output:\n{shown}")

@@ -21,6 +21,8 @@ DEFAULT_ORPHANED_DRIVER = "1h"
 RESULTS_BELOW_JOURNAL = "_results"
 """No id begins with an underscore (`airflow_recovery.model.names`), so results never meet a DAG's journal."""
 
+_CONN_IDS = ("aws_conn_id", "results_aws_conn_id", "gcp_conn_id", "wasb_conn_id")
+
 
 class DriverJvm(str, Enum):
     """How the JVM of a driver on the worker starts, where nobody says else."""
@@ -86,6 +88,17 @@ class RecoverySettings:
     code_version: CodeVersion = CodeVersion.NONE
     allowed_locations: tuple[str, ...] = ()
     """Where the credentials may be used although a run's conf, a record or a redirect has named the location."""
+
+    def conn_id(self, option: str) -> str | None:
+        """The connection that ``option`` names in ``[recovery]``: one of ours, or of a store that was added."""
+        if not option:
+            return None
+        if option in _CONN_IDS:
+            named: str | None = getattr(self, option)
+            return named
+        from airflow.sdk import conf
+
+        return conf.get(SECTION, option, fallback="") or None
 
     @property
     def previous_worker_timeout_s(self) -> float:

@@ -8,21 +8,13 @@ from typing import TYPE_CHECKING
 
 from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.hooks.stores import Stores
-from airflow_recovery.locations import DELTA, ICEBERG, scheme_of
+from airflow_recovery.locations import DELTA, ICEBERG
 from airflow_recovery.sinks import CommitSpec, Committer, DatabaseAddress, sink_of
 from airflow_recovery.store.object_store import ObjectStore
+from airflow_recovery.store.schemes import registered, scheme_for
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection
-
-
-_FOR_DELTA = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_DEFAULT_REGION")
-_FOR_PYICEBERG = {
-    "AWS_ACCESS_KEY_ID": "s3.access-key-id",
-    "AWS_SECRET_ACCESS_KEY": "s3.secret-access-key",
-    "AWS_SESSION_TOKEN": "s3.session-token",
-    "AWS_DEFAULT_REGION": "s3.region",
-}
 
 
 class AirflowSinkResources:
@@ -60,22 +52,16 @@ class AirflowSinkResources:
         return self._stores.open_location(location)
 
     def storage_options(self, location: str) -> dict[str, str]:
-        """delta-rs' names of what a Spark driver is told by its environment. Empty where that is not S3.
+        """delta-rs' names of what a Spark driver gets in its environment. Empty if delta-rs looks there by itself.
 
-        Raises `LocationNotAllowed`: on other clouds, delta-rs takes credentials from the environment.
+        Raises `LocationNotAllowed`.
         """
         self._stores.check(f"{DELTA}{location}")
-        if scheme_of(location) != "s3":
-            return {}
-        environment = {**os.environ, **self._stores.driver_env()}
-        options = {name: environment[name] for name in _FOR_DELTA if name in environment}
-        endpoint = self._stores.results_spec.endpoint_url or environment.get("AWS_ENDPOINT_URL_S3")
-        if endpoint:
-            options |= {"AWS_ENDPOINT_URL": endpoint, "AWS_ALLOW_HTTP": str(endpoint.startswith("http://")).lower()}
-        return options
+        scheme = scheme_for(location)
+        return {} if scheme is None else scheme.delta_rs_options(self._stores.results_spec, self._environment())
 
     def catalog_properties(self, name: str) -> dict[str, str]:
-        """The extra of the Airflow connection ``name``, if there is one, over what reaches the results' S3.
+        """The extra of the Airflow connection ``name``, if there is one, over what reaches the results' stores.
 
         Its host is the ``uri`` where the extra has none, its login and password the ``credential``. Raises
         `LocationNotAllowed` for a catalog that a run's conf or a record has chosen.
@@ -84,11 +70,10 @@ class AirflowSinkResources:
         from airflow.sdk import BaseHook
         from airflow.sdk.exceptions import AirflowNotFoundException
 
-        environment = {**os.environ, **self._stores.driver_env()}
-        properties = {ours: environment[theirs] for theirs, ours in _FOR_PYICEBERG.items() if theirs in environment}
-        endpoint = self._stores.results_spec.endpoint_url or environment.get("AWS_ENDPOINT_URL_S3")
-        if endpoint:
-            properties["s3.endpoint"] = endpoint
+        properties: dict[str, str] = {}
+        environment = self._environment()
+        for scheme in registered():
+            properties |= scheme.pyiceberg_properties(self._stores.results_spec, environment)
         try:
             connection: Connection = BaseHook.get_connection(name)
         except AirflowNotFoundException:
@@ -99,6 +84,10 @@ class AirflowSinkResources:
         if connection.login and connection.password:
             own.setdefault("credential", f"{connection.login}:{connection.password}")
         return properties | own
+
+    def _environment(self) -> dict[str, str]:
+        """That of a Spark driver."""
+        return {**os.environ, **self._stores.driver_env()}
 
 
 def open_committers(stores: Stores) -> Callable[[CommitSpec], Committer]:

@@ -1,56 +1,30 @@
-"""Opens the stores of `RecoverySettings`, with the credentials of an Airflow connection where one is named."""
+"""Opens the stores of `RecoverySettings`, with the credentials of an Airflow connection if one is named.
+
+Asks the objects of the stores' schemes (`airflow_recovery.store.scheme`), and knows none of them.
+"""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from airflow_recovery.driver.region_spec import StoreSpec
-from airflow_recovery.driver.stores import CREDENTIALS, OWN_CREDENTIALS, cloud_variable
 from airflow_recovery.errors import ConfigurationError, LocationNotAllowed
 from airflow_recovery.globs import alternatives
-from airflow_recovery.hooks.cloud_connections import azure_access, google_access
 from airflow_recovery.hooks.settings import RecoverySettings
 from airflow_recovery.locations import DELTA, scheme_of, split_uri
 from airflow_recovery.store.allowed import Limits, Reach, Source, decide, place_of
-from airflow_recovery.store.encryption import Encryption
+from airflow_recovery.store.object_store import SharingStore
 from airflow_recovery.store.opening import open_store
+from airflow_recovery.store.scheme import ConnectionFields, Lent, StoreAccess, StoreScheme, StoreSpec
+from airflow_recovery.store.schemes import reference_to, registered, scheme_for
 
 if TYPE_CHECKING:
-    from airflow.providers.amazon.aws.utils.connection_wrapper import AwsConnectionWrapper
+    from airflow.sdk import Connection
 
-    from airflow_recovery.store.cloud import CloudAccess, CloudStore
     from airflow_recovery.store.object_store import ObjectStore
-    from airflow_recovery.store.s3 import S3Store
-    from airflow_recovery.store.s3_clients import AnySession
-
-
-@dataclass(frozen=True)
-class S3Access:
-    """What an Airflow connection says about S3. ``session`` renews a role's credentials by itself.
-
-    ``renew`` asks Airflow for the connection once more: its keys may have been replaced since.
-    """
-
-    session: AnySession
-    endpoint_url: str | None
-    region_name: str | None
-    encryption: Encryption | None
-    renew: Callable[[], AnySession]
-    buckets: tuple[str, ...] = ()
-    """Those that the connection names."""
-
-    def variables(self) -> dict[str, str]:
-        """Its credentials, frozen, as environment variables; empty where it has none."""
-        credentials = self.session.get_credentials()
-        if credentials is None:
-            return {}
-        frozen = credentials.get_frozen_credentials()
-        named = zip(CREDENTIALS, (frozen.access_key, frozen.secret_key, frozen.token), strict=True)
-        return {name: value for name, value in named if value}
 
 
 @dataclass(frozen=True)
@@ -86,42 +60,40 @@ class Stores:
     ) -> None:
         self._settings = settings
         self._limits = Limits((settings.journal, settings.results), settings.allowed_locations, written)
-        self._cloud_accesses: dict[str, CloudAccess | None] = {}
         self._timeouts = timeouts or Timeouts()
-        self._accesses: dict[str, S3Access] = {}
-        self._clients: dict[str | None, S3Store] = {}
-        self._by_root: dict[str, CloudStore] = {}
+        self._accesses: dict[tuple[str, str, str], StoreAccess] = {}
+        self._opened: dict[tuple[str, str | None, str], SharingStore] = {}
 
     @cached_property
     def journal(self) -> ObjectStore:
         """The store that holds all journals. Raises `ConfigurationError` for a URI of another kind."""
-        return self._open(self._settings.journal, self._settings.aws_conn_id, Source.SETTING)
+        return self._open(self._settings.journal, Source.SETTING, is_journal=True)
 
     @cached_property
     def results(self) -> ObjectStore:
         """The store that holds the managed results of all runs."""
-        return self._open(self._settings.results, self._results_conn_id, Source.SETTING)
+        return self._open(self._settings.results, Source.SETTING)
 
     @cached_property
     def journal_spec(self) -> StoreSpec:
         """How a Spark driver opens the journal; without credentials (`driver_env`)."""
-        return self._spec(self._settings.journal, self._settings.aws_conn_id, has_own=self._has_two_connections)
+        return self._spec(self._settings.journal, is_journal=True)
 
     @cached_property
     def results_spec(self) -> StoreSpec:
         """How a Spark driver opens the results; without credentials (`driver_env`)."""
-        return self._spec(self._settings.results, self._results_conn_id)
+        return self._spec(self._settings.results)
 
     def open_external(self, location: str) -> ObjectStore:
         """The store with base URI ``location`` (a user's own input or output), reached as the results are.
 
         Raises `LocationNotAllowed`.
         """
-        return self._open(location, self._results_conn_id, Source.RUN)
+        return self._open(location, Source.RUN)
 
     def open_answered(self, location: str) -> ObjectStore:
         """As `open_external`, of a location that a catalog of the deployment has answered. The host is checked."""
-        return self._open(location, self._results_conn_id, Source.CATALOG)
+        return self._open(location, Source.CATALOG)
 
     def opener_of(
         self, location: str, conn_id: str | None = None, source: Source = Source.RUN
@@ -144,7 +116,7 @@ class Stores:
             place = place_of(folder)
             if place.kind and place.root not in roots:
                 raise LocationNotAllowed(f"Expected a folder in the bucket of {location!r}, found {folder!r}.")
-            return self._open(folder, conn_id or self._results_conn_id, decided, is_own=conn_id is not None)
+            return self._open(folder, decided, own=conn_id)
 
         return open_at
 
@@ -153,7 +125,7 @@ class Stores:
 
         ``location``: also that of a table, or of a web server. ``conn_id``: of a connection of a user's own.
         """
-        decide(location, source, self._limits, self._reach(location, conn_id or self._results_conn_id, conn_id))
+        decide(location, source, self._limits, self._reach(location, own=conn_id))
 
     def may_open(self, location: str) -> bool:
         """Whether `check` raises nothing."""
@@ -167,211 +139,122 @@ class Stores:
         """The results of this deployment, or a user's own location, reached in the same way."""
         base = self.results.base_uri
         is_ours = location == base or location.startswith(f"{base}/")
-        return self.results if is_ours else self._open(location, self._results_conn_id, Source.RECORD)
+        return self.results if is_ours else self._open(location, Source.RECORD)
 
     def driver_env(self) -> dict[str, str]:
         """Environment variables that a Spark driver needs for its stores: the connections' credentials.
 
-        Of S3 frozen ones, and the region; those of the journal have names of their own where a second connection
-        reaches the results. Of other clouds in variables that Spark does not know. None without a connection: the
-        driver then uses its own chain. Credentials of a role are not renewed in the driver: where they end before the
-        region does, the attempt fails, and the next one gets new ones.
+        None without a connection: the driver then uses its own chain. Credentials of a role are not renewed in the
+        driver: if they end before the region does, the attempt fails, and the next one gets new ones.
         """
-        clouds = (self._settings.journal, self._settings.results)
-        return self._s3_env() | {
-            cloud_variable(uri): json.dumps(access.options)
-            for uri in clouds
-            if (access := self._cloud_access(uri)) is not None and access.options
-        }
-
-    def _s3_env(self) -> dict[str, str]:
-        if self._results_conn_id is None:
-            return {}
-        access = self._access(self._results_conn_id)
-        variables = access.variables()
-        if variables:
-            reached = {"AWS_DEFAULT_REGION": access.region_name, "AWS_ENDPOINT_URL_S3": access.endpoint_url}
-            variables |= {name: value for name, value in reached.items() if value}
-        if self._settings.aws_conn_id and self._has_two_connections:
-            own = self._access(self._settings.aws_conn_id)
-            variables |= {OWN_CREDENTIALS + name: value for name, value in own.variables().items()}
-            if own.endpoint_url != access.endpoint_url:
-                # It holds for all that a process opens; Spark is told the results' endpoint in its settings.
-                variables.pop("AWS_ENDPOINT_URL_S3", None)
+        variables: dict[str, str] = {}
+        for scheme in registered():
+            journal = self._lent(scheme, self._settings.journal, is_journal=True)
+            variables |= scheme.driver_variables(journal, self._lent(scheme, self._settings.results))
         return variables
 
-    @property
-    def _results_conn_id(self) -> str | None:
-        return self._settings.results_aws_conn_id or self._settings.aws_conn_id
+    def _lent(self, scheme: StoreScheme, uri: str, *, is_journal: bool = False) -> Lent | None:
+        """What a driver gets for the journal or the results at ``uri``, if they are in a store of this scheme."""
+        if scheme_of(uri) != scheme.name and not scheme.is_for_sources:
+            return None
+        access = self._access(scheme, uri, self._conn_id(scheme, is_journal=is_journal))
+        return None if access is None else Lent(uri, access)
 
-    @property
-    def _has_two_connections(self) -> bool:
-        return self._results_conn_id != self._settings.aws_conn_id
+    def _open(self, uri: str, source: Source, *, is_journal: bool = False, own: str | None = None) -> ObjectStore:
+        """``own``: a connection of a user's own. Stores that can share a client share it."""
+        decide(uri, source, self._limits, self._reach(uri, is_journal=is_journal, own=own))
+        scheme = scheme_for(uri)
+        if scheme is None or not scheme.conn_option:
+            return open_store(uri, source=source, limits=self._limits, waits=self._timeouts.waits)
+        conn_id = own or self._conn_id(scheme, is_journal=is_journal)
+        key = (scheme.name, conn_id, _shared_at(scheme, uri))
+        if key in self._opened:
+            return self._opened[key].sibling(uri)
+        renew = None if conn_id is None else partial(self._read_access, scheme, uri, conn_id)
+        opened = scheme.store_at(uri, self._access(scheme, uri, conn_id), renew=renew, waits=self._timeouts.waits)
+        if isinstance(opened, SharingStore):
+            self._opened[key] = opened
+        return opened
 
-    def _open(self, uri: str, conn_id: str | None, source: Source, *, is_own: bool = False) -> ObjectStore:
-        """``is_own``: ``conn_id`` is a connection of a user's own, also for Google's cloud."""
-        scheme = scheme_of(uri)
-        decide(uri, source, self._limits, self._reach(uri, conn_id, conn_id if is_own else None))
-        if is_own and scheme == "gs":
-            from airflow_recovery.store.google import GoogleStore
-
-            return GoogleStore(uri, google_access(str(conn_id)))
-        if scheme in ("gs", "abfss"):
-            return self._cloud(uri)
-        return self._s3(conn_id or None).sibling(uri) if scheme == "s3" else open_store(uri, source=source)
-
-    def _reach(self, location: str, conn_id: str | None, own: str | None) -> Reach:
+    def _reach(self, location: str, *, is_journal: bool = False, own: str | None = None) -> Reach:
         """What the connection for ``location`` names. ``own``: a connection of a user's own."""
         uri = location.removeprefix(DELTA)
-        scheme = scheme_of(uri)
-        if scheme == "s3" and conn_id:
-            access = self._access(conn_id)
-            return Reach(access.endpoint_url, access.buckets)
-        if scheme not in ("gs", "abfss"):
+        scheme = scheme_for(uri)
+        if scheme is None:
             return Reach()
-        if own is not None:
-            return Reach(google_access(own).endpoint_url if scheme == "gs" else None)
-        cloud = self._known_cloud_access(uri)
-        return Reach(cloud.endpoint_url if cloud is not None else None)
+        access = self._access(scheme, uri, own or self._conn_id(scheme, is_journal=is_journal))
+        return Reach() if access is None else Reach(access.endpoint_url, access.buckets)
 
-    def _cloud(self, uri: str) -> CloudStore:
-        """All stores of a bucket share its connections."""
-        from airflow_recovery.store.azure import AzureStore
-        from airflow_recovery.store.google import GoogleStore
-
-        root = split_uri(uri)[0]
-        if root not in self._by_root:
-            access = self._known_cloud_access(uri)
-            self._by_root[root] = (GoogleStore if root.startswith("gs:") else AzureStore)(
-                uri,
-                access,
-                renew=partial(self._read_cloud_access, root) if access is not None else None,
-                **self._timeouts.waits,
-            )
-        return self._by_root[root].sibling(uri)
-
-    def _known_cloud_access(self, uri: str) -> CloudAccess | None:
-        """As `_cloud_access`, read once for a bucket. A store reads it again if it is denied."""
-        root = split_uri(uri)[0]
-        if root not in self._cloud_accesses:
-            self._cloud_accesses[root] = self._cloud_access(uri)
-        return self._cloud_accesses[root]
-
-    def _cloud_access(self, uri: str) -> CloudAccess | None:
-        """As the connection for the cloud of ``uri`` says; `None` where none is named, or none is needed."""
-        conn_id = {"gs": self._settings.gcp_conn_id, "abfss": self._settings.wasb_conn_id}.get(scheme_of(uri) or "")
-        return self._read_cloud_access(split_uri(uri)[0]) if conn_id else None
-
-    def _read_cloud_access(self, root: str) -> CloudAccess:
-        settings = self._settings
-        if root.startswith("gs:"):
-            return google_access(str(settings.gcp_conn_id))
-        return azure_access(str(settings.wasb_conn_id), root)
-
-    def _s3(self, conn_id: str | None) -> S3Store:
-        """All stores of a connection share its clients, whose making costs more than a small region's requests.
-
-        Without one, the SDK's own chain of credentials has them.
-        """
-        from airflow_recovery.store.s3 import S3Store
-
-        if conn_id not in self._clients:
-            access = None if conn_id is None else self._access(conn_id)
-            self._clients[conn_id] = S3Store(
-                "s3://any",
-                endpoint_url=access.endpoint_url if access else None,
-                region_name=access.region_name if access else None,
-                session=access.session if access else None,
-                renew=access.renew if access else None,
-                encryption=access.encryption if access else None,
-                **self._timeouts.waits,
-            )
-        return self._clients[conn_id]
-
-    def _spec(self, uri: str, conn_id: str | None, *, has_own: bool = False) -> StoreSpec:
-        cloud = self._cloud_access(uri)
-        if cloud is not None:
-            return StoreSpec(uri, cloud.endpoint_url, has_own_credentials=bool(cloud.options))
-        if not conn_id or scheme_of(uri) != "s3":
+    def _spec(self, uri: str, *, is_journal: bool = False) -> StoreSpec:
+        scheme = scheme_for(uri)
+        if scheme is None:
             return StoreSpec(uri)
-        access = self._access(conn_id)
-        spec = StoreSpec(uri, access.endpoint_url, access.region_name, has_own_credentials=has_own)
-        if access.encryption is None:
-            return spec
-        return replace(spec, encryption=access.encryption.algorithm, kms_key_id=access.encryption.key_id)
+        conn_id = self._conn_id(scheme, is_journal=is_journal)
+        spec = scheme.spec(uri, self._access(scheme, uri, conn_id), is_apart=conn_id != self._conn_id(scheme))
+        return replace(spec, scheme=reference_to(scheme))
 
-    def _access(self, conn_id: str) -> S3Access:
-        if conn_id not in self._accesses:
-            option = "aws_conn_id" if conn_id == self._settings.aws_conn_id else "results_aws_conn_id"
-            self._accesses[conn_id] = _read_access(conn_id, option)
-        return self._accesses[conn_id]
+    def _conn_id(self, scheme: StoreScheme, *, is_journal: bool = False) -> str | None:
+        """The connection of the deployment that reaches a store of this scheme."""
+        own = None if is_journal else self._settings.conn_id(scheme.results_conn_option)
+        return own or self._settings.conn_id(scheme.conn_option)
+
+    def _access(self, scheme: StoreScheme, uri: str, conn_id: str | None) -> StoreAccess | None:
+        """What the connection says. It is read once; a store reads it again if the server refuses the credentials."""
+        if conn_id is None:
+            return None
+        key = (scheme.name, conn_id, _shared_at(scheme, uri))
+        if key not in self._accesses:
+            self._accesses[key] = self._read_access(scheme, uri, conn_id)
+        return self._accesses[key]
+
+    def _read_access(self, scheme: StoreScheme, uri: str, conn_id: str) -> StoreAccess:
+        is_journals = conn_id == self._settings.conn_id(scheme.conn_option)
+        option = scheme.conn_option if is_journals else scheme.results_conn_option or scheme.conn_option
+        return read_access(scheme, conn_id, option, split_uri(uri)[0])
 
 
-def _read_access(conn_id: str, option: str) -> S3Access:
-    from airflow.providers.amazon.aws.utils.connection_wrapper import AwsConnectionWrapper
+def _shared_at(scheme: StoreScheme, uri: str) -> str:
+    """For which buckets one client is good: all of a connection, or the one of ``uri``."""
+    return "" if scheme.is_shared else split_uri(uri)[0]
+
+
+def read_access(scheme: StoreScheme, conn_id: str, option: str, location: str) -> StoreAccess:
+    """How the connection ``conn_id`` reaches the bucket of ``location``. Raises `ConfigurationError`.
+
+    ``option``: the setting in ``[recovery]`` that names the connection.
+    """
     from airflow.sdk import BaseHook
     from airflow.sdk.exceptions import AirflowNotFoundException
 
     try:
-        config = AwsConnectionWrapper(BaseHook.get_connection(conn_id))
+        connection: Connection = BaseHook.get_connection(conn_id)
     except AirflowNotFoundException as error:
-        # Airflow's hook would go on without it, with whatever credentials this machine has.
+        # Without it, Airflow's own hook would go on with whatever credentials this machine has.
         raise ConfigurationError(
-            f"Expected the connection {conn_id!r} of [recovery] {option}, found none that can be read "
-            "here. Define it, and give every component the same [core] fernet_key.",
+            f"Expected the connection {conn_id!r} of [recovery] {option}, found none that can be read here. Define it, "
+            "and give every component the same [core] fernet_key.",
             code="connection-unknown",
             connection=conn_id,
         ) from error
-    endpoint_url = config.get_service_endpoint_url("s3")
-    if endpoint_url and not endpoint_url.startswith(("http://", "https://")):
-        raise ConfigurationError(
-            f"Expected endpoint_url in connection {conn_id!r} to begin with http:// or https://, found "
-            f"{endpoint_url!r}.",
-            code="endpoint-unfit",
-        )
-    session, region_name = _keys_session(config) if _has_plain_keys(config) else _hooks_session(conn_id)
-    try:
-        encryption = Encryption.parse(config.get_service_config("s3").get("extra_args") or {})
-    except ConfigurationError as error:
-        raise ConfigurationError(
-            f"Connection {conn_id!r}, extra_args of s3 in its service_config: {error}",
-            code="encryption-arguments-unfit",
-            connection=conn_id,
-        ) from error
-    bucket = config.get_service_config("s3").get("bucket_name")
-    buckets = (str(bucket),) if bucket else ()
-    return S3Access(session, endpoint_url, region_name, encryption, partial(_read_session, conn_id, option), buckets)
-
-
-def _read_session(conn_id: str, option: str) -> AnySession:
-    return _read_access(conn_id, option).session
-
-
-def _has_plain_keys(config: AwsConnectionWrapper) -> bool:
-    """A key and its secret are all that there is: no role, no profile, no session factory of the deployment's own."""
-    from airflow.sdk import conf
-
-    return bool(
-        config.aws_access_key_id
-        and config.aws_secret_access_key
-        and not (config.role_arn or config.assume_role_method or config.profile_name)
-        and not conf.get("aws", "session_factory", fallback=None)
+    if scheme.connection_reader:
+        access: StoreAccess = import_module(scheme.connection_reader).access(connection)
+        return access
+    return scheme.access(
+        ConnectionFields(
+            conn_id,
+            option,
+            connection.conn_type or "",
+            connection.host,
+            connection.login,
+            connection.password,
+            # Older connections have the type in the names.
+            {
+                name.removeprefix(f"extra__{scheme.conn_type}__"): value
+                for name, value in (connection.extra_dejson or {}).items()
+            },
+        ),
+        location,
     )
-
-
-def _keys_session(config: AwsConnectionWrapper) -> tuple[AnySession, str | None]:
-    from airflow_recovery.store.s3_clients import new_session
-
-    session = new_session(config.aws_access_key_id, config.aws_secret_access_key, config.aws_session_token)
-    return session, config.region_name or session.get_config_variable("region")
-
-
-def _hooks_session(conn_id: str) -> tuple[AnySession, str | None]:
-    """Airflow's own hook knows every way to authenticate; its import, and boto3's, cost 50 ms more."""
-    from airflow.providers.amazon.aws.hooks.base_aws import AwsBaseHook
-
-    session = AwsBaseHook(aws_conn_id=conn_id, client_type="s3").get_session()
-    return session, session.region_name
 
 
 def open_stores(

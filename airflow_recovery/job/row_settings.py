@@ -18,6 +18,13 @@ from typing import Any
 
 from airflow_recovery.job import configuration_files
 from airflow_recovery.job.configuration_files import site_files, site_settings
+from airflow_recovery.locations import schemes
+
+
+def _of_stores() -> tuple[str, ...]:
+    """What the settings of each known object store begin with."""
+    return tuple(sorted({name for scheme in schemes().values() for name in scheme.spark_settings}))
+
 
 DO_NOT_CHANGE_ROWS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
@@ -154,12 +161,7 @@ DO_NOT_CHANGE_ROWS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ),
     (
         "How a store is reached: endpoints, credentials, connections, pauses. The places are in the fingerprint",
-        (
-            "spark.hadoop.fs.azure.",
-            "spark.hadoop.fs.gs.",
-            "spark.hadoop.fs.s3a.",
-            "spark.hadoop.google.cloud.",
-        ),
+        _of_stores(),
     ),
     (
         "Which of several plans with equal rows Spark takes",
@@ -388,7 +390,8 @@ CREDENTIALS = re.compile(
 
 def changes_rows(setting: str) -> bool:
     """Return whether a setting counts, by its name."""
-    return setting not in _NAMES and not setting.startswith(_BEGINNINGS) and not CREDENTIALS.match(setting)
+    does_not = (*_BEGINNINGS, *_of_stores())
+    return setting not in _NAMES and not setting.startswith(does_not) and not CREDENTIALS.match(setting)
 
 
 def row_settings(settings: Mapping[str, Any]) -> dict[str, str]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 
 from airflow_recovery.checks import check_arguments
-from airflow_recovery.driver.submit import s3a_conf, submit_environment
+from airflow_recovery.driver.submit import store_conf, submit_environment
 from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.job.appends import how_application_appends
 from airflow_recovery.operators.drop_in import DropInOperator
@@ -122,7 +122,7 @@ class RecoverableSparkSubmitOperator(DropInOperator, SubmittingOperator):
         from airflow_recovery.task.spark_submission import keeping
 
         os.environ.update(opened.stores.driver_env())
-        self.conf = {**s3a_conf(opened.stores.results_spec, os.environ), **(self.conf or {})}
+        self.conf = {**store_conf(opened.stores.results_spec, os.environ), **(self.conf or {})}
         start: Callable[..., DropInSubmission] = partial(DropInSubmission, keeping=keeping(opened, gives_signs=True))
         if self.spark == PER_RUN:
             start = self._on_own_spark(opened, context)

@@ -15,14 +15,14 @@ from functools import cached_property
 
 from airflow_recovery.errors import RecordInvalid
 from airflow_recovery.journal.layout import SHARED_FOLDER, JournalLayout
-from airflow_recovery.locations import ICEBERG, comparable
+from airflow_recovery.locations import ICEBERG, comparable, scheme_of
 from airflow_recovery.model.manifest import PartitionManifest
 from airflow_recovery.model.records import PlanRecord, RunIdentity
 from airflow_recovery.model.result_type import kept_by
 
 _TEMPLATE = re.compile(r"\{[{%#].*[}%#]\}", re.DOTALL)
 """From the first expression to the last one: what stands between two of them is not looked at."""
-_BUCKET = re.compile(r"(?:s3|gs|abfss)://[^/]+/")
+_BUCKET = re.compile(r"[^/]+://[^/]+/")
 
 
 class Asker(str, Enum):
@@ -115,7 +115,8 @@ class ResultPlaces:
         """No file of this machine, unless the results are files too; and no bucket that a template names."""
         if text.startswith("file:"):
             return comparable(self.results).startswith("file:")
-        return _BUCKET.match(comparable(_TEMPLATE.split(declared)[0])) is not None
+        head = _TEMPLATE.split(declared)[0]
+        return scheme_of(head) is not None and _BUCKET.match(head) is not None
 
 
 def declares(declared: str, location: str) -> bool:

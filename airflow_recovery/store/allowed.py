@@ -13,13 +13,7 @@ from enum import Enum
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
 
 from airflow_recovery.errors import ConfigurationError, LocationNotAllowed
-from airflow_recovery.locations import DELTA, EXPECTED, HIVE, ICEBERG, SCHEMES, scheme_of
-
-AZURE_CLOUDS = (
-    *("core.windows.net", "core.chinacloudapi.cn", "core.usgovcloudapi.net"),
-    "fabric.microsoft.com",
-)
-"""The domains of Azure: public, China, US government, and OneLake of Fabric."""
+from airflow_recovery.locations import DELTA, HIVE, ICEBERG, expected, scheme_at, schemes
 
 OPTION = "[recovery] allowed_locations"
 
@@ -44,8 +38,8 @@ TRUSTED = frozenset({Source.SETTING, Source.COMMAND, Source.DAG_FILE, Source.CAT
 class Place:
     """A location in parts. ``root`` names the bucket, the container, the web server or the catalog.
 
-    ``kind``: ``s3``, ``gs``, ``abfss``, ``web`` or ``catalog``; empty for a location that needs no credentials of ours.
-    ``host``: of Azure and of a web server. ``path``: the names between the slashes.
+    ``kind``: the scheme of an object store, ``web`` or ``catalog``; empty for a location that needs no credentials of
+    ours. ``host``: of Azure and of a web server. ``path``: the names between the slashes.
     """
 
     kind: str
@@ -100,7 +94,7 @@ def decide(location: str, source: Source, limits: Limits = NO_LIMITS, reach: Rea
         _check_host(place, reach)
     except ValueError as error:
         raise LocationNotAllowed(
-            f"Expected {EXPECTED}, to which the credentials may be sent; found {_shown(location)}, which comes from "
+            f"Expected {expected()}, to which the credentials may be sent; found {_shown(location)}, which comes from "
             f"{source.value}: {error}. Nothing was sent.",
             code="location-not-understood",
         ) from None
@@ -122,23 +116,25 @@ def place_of(location: str) -> Place:
         # Both are Airflow connections of that name.
         return Place("catalog", f"{_CATALOG}{_matched(_NAME, text.partition('://')[2].partition('/')[0], 'catalog')}")
     scheme, separator, rest = text.partition("://")
-    kind = scheme_of(text) or ("web" if separator and scheme in _PORTS else "")
-    if not kind or (kind == "web" and text != location):
-        if (separator and scheme.lower() in _READ_BY_OTHERS) or (
+    store = scheme_at(text)
+    is_web = bool(separator) and scheme in _PORTS
+    if store is None and (not is_web or text != location):
+        if (separator and scheme.lower() in _read_by_others()) or (
             text != location and not text.startswith(("/", "file:"))
         ):
-            raise ValueError(f"{scheme!r} is no scheme that is read here: write s3, gs, abfss, http or https")
+            known = ", ".join(dict.fromkeys(each.name for each in schemes().values()))
+            raise ValueError(f"{scheme!r} is no scheme that is read here: write {known}, http or https")
         return Place("", text)
     authority, _, path = rest.partition("/")
-    if kind == "web":
+    if store is None:
+        kind = "web"
         authority, _, path = re.split("[?#]", rest, maxsplit=1)[0].partition("/")
         host, root = _web(scheme, authority)
-    elif kind == "abfss":
-        container, at, host = authority.partition("@")
-        host = _host(host)
-        root = f"{kind}://{_matched(_CONTAINER, container, 'container')}{at}{host}"
     else:
-        host, root = "", f"{kind}://{_matched(_BUCKET, authority, 'bucket')}"
+        kind = store.name
+        bucket, at, host = authority.partition("@") if store.has_host else (authority, "", "")
+        host = _host(host) if store.has_host else ""
+        root = f"{kind}://{_matched(store.bucket, bucket, store.bucket_word)}{at}{host}"
     if not text.isprintable():
         raise ValueError("it has invisible characters")
     path = path.rstrip("/")
@@ -189,7 +185,7 @@ def _is_allowed(place: Place, limits: Limits, reach: Reach) -> bool:
         return True
     if any(place.is_below(each) and not (each.path and _odd_name(place)) for each in _places(limits.allowed)):
         return True
-    if place.kind == "s3" and place.root.removeprefix("s3://") in reach.buckets:
+    if place.kind in schemes() and place.root.partition("://")[2] in reach.buckets:
         return True
     if place.kind == "web" and _is_named(place.host, reach.hosts):
         return True
@@ -206,24 +202,10 @@ def _is_named(host: str, names: Iterable[str]) -> bool:
 
 
 def _check_host(place: Place, reach: Reach) -> None:
-    """Raise `ValueError` if an Azure location's host is not Azure's, or does not fit the connection's endpoint."""
-    if place.kind != "abfss":
-        return
-    account, _, cloud = place.host.partition(".dfs.")
-    clouds = ", ".join(AZURE_CLOUDS)
-    if not cloud or "." in account:
-        raise ValueError(f"expected <account>.dfs.<domain>, with a domain of Azure ({clouds})")
-    if not reach.endpoint_url:
-        if cloud not in AZURE_CLOUDS:
-            raise ValueError(
-                f"expected a host of Azure ({clouds}), found {cloud!r}. If this host is yours, name it as endpoint_url "
-                "in the connection of [recovery] wasb_conn_id"
-            )
-        return
-    endpoint = _endpoint_host(reach.endpoint_url)
-    of_azure = next((each for each in AZURE_CLOUDS if endpoint.endswith(f".{each}")), None)
-    if of_azure is not None and (endpoint.partition(".")[0].removesuffix("-secondary"), of_azure) != (account, cloud):
-        raise ValueError(f"expected a container of {endpoint}, which the connection names as the endpoint")
+    """Raise `ValueError` if a location's host is not the cloud's, or does not fit the connection's endpoint."""
+    store = schemes().get(place.kind)
+    if store is not None and store.has_host:
+        store.check_host(place.host, _endpoint_host(reach.endpoint_url) if reach.endpoint_url else "")
 
 
 def _odd_name(place: Place) -> str:
@@ -279,6 +261,11 @@ def _host(host: str) -> str:
     return name
 
 
+def _read_by_others() -> set[str]:
+    """Schemes of clouds that delta-rs and pyiceberg know, in small letters."""
+    return {*schemes(), *_PORTS, *(name for store in schemes().values() for name in store.foreign_names)}
+
+
 def _matched(pattern: re.Pattern[str], text: str, what: str) -> str:
     if not pattern.fullmatch(text) or ".." in text:
         raise ValueError(f"{text!r} is not written like the name of a {what}")
@@ -293,15 +280,7 @@ def _shown(location: str) -> str:
 
 _CATALOG = "catalog:"
 _PORTS = {"http": 80, "https": 443}
-_READ_BY_OTHERS = frozenset((*SCHEMES, *_PORTS, "gcs", "az", "azure", "adl", "wasb", "wasbs"))
-"""Schemes of clouds that delta-rs and pyiceberg know, in any case of letters."""
 _NAME = re.compile(r"[\w-]+", re.ASCII)
-_BUCKET = re.compile(
-    r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}"
-    r"|arn:aws[a-z-]*:s3(?:-outposts|-object-lambda)?:[a-z0-9-]*:[0-9]{12}:[A-Za-z0-9:._-]{1,255}"
-)
-"""A bucket, or the ARN of an access point, whose host botocore makes from parts that are checked here."""
-_CONTAINER = re.compile(r"[A-Za-z0-9$][A-Za-z0-9$._-]{0,254}")
 _HOST = re.compile(r"(?!-)[a-z0-9_-]+(?:\.[a-z0-9_-]+)*")
 _AUTHORITY = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[^\[\]:@/\\%\s]+)(?::(?P<port>[0-9]{1,5}))?")
 _NUMERIC = re.compile(r"[0-9]+|0x[0-9a-f]*")

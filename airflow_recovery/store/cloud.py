@@ -10,9 +10,8 @@ import os
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from datetime import timedelta
 from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
@@ -31,6 +30,7 @@ from airflow_recovery.store.object_store import (
     checked_key,
     checked_prefix,
 )
+from airflow_recovery.store.scheme import ClientLibrary, StoreAccess
 
 if TYPE_CHECKING:
     from obstore.store import AzureStore as Azure
@@ -40,6 +40,13 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+OBSTORE = ClientLibrary("cloud", "obstore.store", ("obstore",), oldest=(0, 11), is_compiled=True)
+NO_CONNECTOR = (
+    "Spark has no connector for the store of the results: give the driver and the executors, or the Spark Connect "
+    "server, the jars that docs/stores.md names."
+)
+"""What to do if Spark can't reach the store."""
+
 _ONCE = 1
 _NOBODY = "http://127.0.0.1:0"
 _PROXIES = ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY")
@@ -48,18 +55,6 @@ _DELETED_AT_ONCE = 256
 _DELETERS = 16
 _WHOLE_ANSWER = 10
 """A request may take so many times as long as its reader waits for the next piece of the answer."""
-
-
-@dataclass(frozen=True)
-class CloudAccess:
-    """How a cloud's store is reached: obstore's own options by name, credentials among them.
-
-    ``endpoint_url`` is that of a server which is not the cloud's own. Without options obstore looks for credentials by
-    itself: in the environment, in a file of the cloud's own tools, and on the machine (its service account).
-    """
-
-    options: Mapping[str, str]
-    endpoint_url: str | None = None
 
 
 class CloudStore(ABC):
@@ -87,15 +82,15 @@ class CloudStore(ABC):
     def __init__(
         self,
         base_uri: str,
-        access: CloudAccess | None = None,
+        access: StoreAccess | None = None,
         *,
-        renew: Callable[[], CloudAccess] | None = None,
+        renew: Callable[[], StoreAccess] | None = None,
         connect_timeout_s: float = 10.0,
         read_timeout_s: float = 30.0,
         max_read_attempts: int = 4,
     ) -> None:
         self._root, self._prefix = self._root_and_prefix(base_uri)
-        self._access = access or CloudAccess({})
+        self._access = access or StoreAccess({})
         self._renew = renew
         self._timeouts_s = (connect_timeout_s, read_timeout_s)
         self._max_read_attempts = max_read_attempts
@@ -194,7 +189,7 @@ class CloudStore(ABC):
         return f"Whether deleted objects of {self._root} stay readable is unknown here. {self.deletion}"
 
     @abstractmethod
-    def _new_client(self, bucket: str, access: CloudAccess, options: dict[str, Any]) -> Client:
+    def _new_client(self, bucket: str, access: StoreAccess, options: dict[str, Any]) -> Client:
         """A client of the library for one bucket; ``options`` are those of its requests."""
 
     @classmethod
@@ -306,7 +301,7 @@ class CloudStore(ABC):
         except Exception as error:
             raise translate(error, cloud=self.cloud, action=action, uri=uri) from error
 
-    def _renewed(self, attempts: int, refused: Client, renew: Callable[[], CloudAccess]) -> Client:
+    def _renewed(self, attempts: int, refused: Client, renew: Callable[[], StoreAccess]) -> Client:
         """A client with new credentials: of many threads whose requests were refused, the first fetches them."""
         with self._lock:
             if self._by_attempts.get(attempts) is refused:

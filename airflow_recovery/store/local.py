@@ -8,9 +8,9 @@ import stat
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, suppress
-from typing import IO, NoReturn
+from typing import IO, Any, NoReturn
 
 from airflow_recovery.errors import (
     ConfigurationError,
@@ -31,6 +31,7 @@ from airflow_recovery.store.object_store import (
     checked_prefix,
     content_hash,
 )
+from airflow_recovery.store.scheme import StoreAccess, StoreScheme
 
 _TEMPORARY = ".tmp-"
 _CHUNK_BYTES = 1024 * 1024
@@ -373,3 +374,25 @@ def _etag(path: str, file: IO[bytes], status: os.stat_result) -> str:
                 _etags.clear()
             _etags[identity] = etag
     return etag
+
+
+class FolderScheme(StoreScheme):
+    """``file:///folder``, ``file:/folder`` or an absolute path. It has no buckets, and needs no credentials."""
+
+    name = "file"
+    form = "file:///<folder>"
+    is_folder = True
+
+    def store_at(
+        self,
+        uri: str,
+        access: StoreAccess | None = None,
+        *,
+        renew: Callable[[], StoreAccess] | None = None,
+        waits: Mapping[str, Any] | None = None,
+    ) -> LocalStore:
+        """As `StoreScheme.store_at`. There is no server to wait for."""
+        return LocalStore(uri)
+
+
+SCHEME = FolderScheme()

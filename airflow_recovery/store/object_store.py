@@ -4,6 +4,7 @@
     RangeStore     a part of an object, which may be too large to be read at once
     UploadStore    the unfinished multipart uploads that a bucket may have besides: they are listed apart, and paid for
     FolderStore    folders that hold nothing, of a directory: a bucket has objects in their place
+    SharingStore   stores at other URIs that share its client
     VersionStore   which version of an object is at a key, so that a replaced object is noticed
     get_many       many reads at once
     is_etag_of     whether a listed etag proves a content that was not read from the object itself
@@ -148,6 +149,15 @@ class FolderStore(Protocol):
 
     def empty_folders(self) -> Iterator[ObjectInfo]:
         """All folders that hold nothing, as keys that end with a slash."""
+        ...
+
+
+@runtime_checkable
+class SharingStore(Protocol):
+    """A store whose client, and so its connections, also serves other URIs."""
+
+    def sibling(self, base_uri: str) -> ObjectStore:
+        """The store at another URI with the same client. Raises `ConfigurationError`."""
         ...
 
 

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 
-from airflow_recovery.driver.region_spec import StoreSpec
 from airflow_recovery.errors import ChannelEvicted, ChannelInconsistent, ObjectMissing
 from airflow_recovery.model.codec import from_json, to_json
+from airflow_recovery.store.scheme import StoreSpec
 from airflow_recovery.streaming.channel_records import ChannelIdentity, Offsets
 from airflow_recovery.streaming.channel_state import ChannelState
 from airflow_recovery.streaming.checkpoint import Place, read_lineage

@@ -17,9 +17,10 @@ from enum import Enum
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from airflow_recovery.driver.region_spec import StoreSpec
 from airflow_recovery.driver.stores import open_spec_store
 from airflow_recovery.errors import StoreError
+from airflow_recovery.store.scheme import StoreSpec
+from airflow_recovery.store.schemes import know
 from airflow_recovery.streaming.producing import WrittenSegment
 from airflow_recovery.streaming.workers import provide_sdks
 
@@ -210,5 +211,6 @@ def encoded(table: pa.Table, body: Body) -> bytes:
 @lru_cache(maxsize=8)
 def shared_store(spec: StoreSpec) -> ObjectStore:
     """One client a process: a new one for each task costs more than its requests."""
+    know(spec)
     provide_sdks()
     return open_spec_store(spec)

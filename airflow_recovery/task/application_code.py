@@ -35,9 +35,9 @@ from airflow_recovery.hooks.code_sources import (
 from airflow_recovery.job.application_modules import files_beside, included_files
 from airflow_recovery.job.fingerprint import FilesFound
 from airflow_recovery.job.package_files import FileIdentity, identity_of
-from airflow_recovery.locations import scheme_of
 from airflow_recovery.model.components import Component
 from airflow_recovery.store.allowed import Source
+from airflow_recovery.store.schemes import scheme_for
 from airflow_recovery.task.code_places import (
     APPLICATION,
     DATABRICKS,
@@ -69,8 +69,6 @@ _MOST_NAMED_BYTES = 256 * 1024**2
 _LOADED = (".py", ".so", ".sql", ".hql", ".j2", ".jinja", ".jinja2")
 """Files beside a program that it loads, and does not write."""
 _SPARK_PROVIDER = "airflow.providers.apache.spark."
-_OWN_CONNECTIONS = {"s3": "aws_conn_id", "gs": "gcp_conn_id"}
-"""The operators' attributes with the connection of their own, by the kind of store."""
 
 
 class ApplicationCode:
@@ -407,11 +405,11 @@ class ApplicationCode:
 
     def _openers(self, uri: str) -> Iterator[Callable[[str], ObjectStore]]:
         """The operator's own connection comes first, then that of the results."""
-        kind, stores = scheme_of(uri), self._stores
-        if kind is None or stores is None:
+        scheme, stores = scheme_for(uri), self._stores
+        if scheme is None or scheme.is_folder or stores is None:
             return
         source = Source.CATALOG if uri in self._answered else Source.RUN
-        own = getattr(self._operator, _OWN_CONNECTIONS.get(kind, ""), None)
+        own = getattr(self._operator, scheme.operator_conn, None)
         if isinstance(own, str) and own:
             yield lambda folder: stores.opener_of(uri, own, source)(folder)
         yield lambda folder: stores.opener_of(uri, source=source)(folder)

@@ -12,12 +12,13 @@ import shlex
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
+from functools import lru_cache
 from itertools import takewhile
 from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from airflow_recovery.locations import scheme_of
+from airflow_recovery.locations import scheme_of, schemes
 
 if TYPE_CHECKING:
     from airflow.sdk import BaseOperator
@@ -139,14 +140,10 @@ _IMAGE_FIELDS = ("image", "containerimage", "imageuri", "sparkimage")
 _COMMAND_FIELDS = ("sparksubmitparameters",)
 _SIGNS = re.compile(r"[^a-z0-9]")
 _URI = re.compile(r"[a-z][a-z0-9+.-]*:/", re.IGNORECASE)
-_STORED = re.compile(r"(?:s3a?|gs|abfss?|hdfs|dbfs|https?|local)://?\S+", re.IGNORECASE)
+_OTHER_STORES = ("dbfs", "hdfs", "http", "https", "local")
 _CODE = re.compile(r"\.(?:py|pyz|jar|egg|whl|sql|hql|ipynb|scala|sh|r)$", re.IGNORECASE)
 _PROGRAM = re.compile(r"(?<![^\s'\"=])/[^\s'\";|&<>()]+\.(?:py|pyz|sh|jar|R|sql|hql|scala)(?![^\s'\";|&)])")
 """A program of this machine in a command."""
-_STORED_IN_TEXT = re.compile(
-    r"(?<![\w.+-])(?:s3a?|gs|abfss?|hdfs|dbfs|https?|local)://?[^\s'\";|&<>()]+", re.IGNORECASE
-)
-"""A URI in a command."""
 _OF_JAVA = re.compile(r"-(?:javaagent|agentpath):([^\s=]+)|-D[\w.]+=(\S+\.(?:conf|properties|xml|ya?ml|json|jar))")
 _JAVA_OPTIONS = tuple(
     f"spark.{process}.{name}"
@@ -287,15 +284,32 @@ def _of_text(text: str, key: str, names: Mapping[str, str]) -> Iterator[Place]:
     elif name in names:
         pieces = [text] if names[name] == APPLICATION else listed(text)
         yield from (Place(names[name], one) for one in pieces if _URI.match(one) or one.startswith("/"))
-    elif _STORED.fullmatch(value_in(text)) and _CODE.search(text.partition("?")[0]):
+    elif _is_stored(value_in(text)) and _CODE.search(text.partition("?")[0]):
         yield Place("file", value_in(text))
     elif " " in text:
         yield from _named_in(text)
 
 
+@lru_cache(maxsize=4)
+def _stored(stores: frozenset[str], rest: str) -> re.Pattern[str]:
+    """A URI in one of ``stores``, or where else code may lie. ``rest``: a pattern of what is behind the slash."""
+    names = "|".join(sorted({*stores, *_OTHER_STORES}, key=len, reverse=True))
+    return re.compile(rf"(?<![\w.+-])(?:{names})://?{rest}", re.IGNORECASE)
+
+
+def _is_stored(text: str) -> bool:
+    """Whether ``text`` is a URI."""
+    return _stored(frozenset(schemes()), r"\S+").fullmatch(text) is not None
+
+
+def _uris_in(text: str) -> list[str]:
+    """The URIs in a command."""
+    return _stored(frozenset(schemes()), r"[^\s'\";|&<>()]+").findall(text)
+
+
 def _named_in(text: str) -> Iterator[Place]:
     """The files of code that a command names, but for the arguments of spark-submit."""
-    stored = (uri for uri in _STORED_IN_TEXT.findall(text) if _CODE.search(uri.partition("?")[0]))
+    stored = (uri for uri in _uris_in(text) if _CODE.search(uri.partition("?")[0]))
     yield from (Place("file", uri) for uri in (*stored, *_PROGRAM.findall(text)))
 
 

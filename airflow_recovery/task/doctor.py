@@ -38,10 +38,11 @@ from airflow_recovery.hooks.clear_clients import (
     RestClient,
     StateStoreClient,
 )
-from airflow_recovery.hooks.cloud_connections import AZURE, GOOGLE
 from airflow_recovery.hooks.recovery_api import RecoveryApiHook
 from airflow_recovery.hooks.settings import SECTION, RecoverySettings, has_remote_workers
 from airflow_recovery.hooks.stores import Stores, open_stores
+from airflow_recovery.locations import scheme_of
+from airflow_recovery.store.schemes import registered
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection
@@ -383,13 +384,16 @@ class AirflowChecks:
     def _of_stores(self, settings: RecoverySettings) -> Iterator[Check]:
         needs = self._component.needs
         of_stores = (settings.journal, settings.results)
-        named = {
-            "aws_conn_id": (settings.aws_conn_id, "aws", bool(needs.journal)),
-            "results_aws_conn_id": (settings.results_aws_conn_id, "aws", bool(needs.results)),
-            "gcp_conn_id": (settings.gcp_conn_id, GOOGLE, any(uri.startswith("gs:") for uri in of_stores)),
-            "wasb_conn_id": (settings.wasb_conn_id, AZURE, any(uri.startswith("abfs") for uri in of_stores)),
-            "api_conn_id": (settings.api_conn_id, RecoveryApiHook.conn_type, needs.asks_api_server),
-        }
+        named = {}
+        for scheme in registered():
+            is_there = any(scheme_of(uri) == scheme.name for uri in of_stores)
+            for option, is_asked in (
+                (scheme.conn_option, needs.journal),
+                (scheme.results_conn_option, needs.results),
+            ):
+                is_needed = bool(is_asked) if scheme.is_for_sources else is_there
+                named[option] = (settings.conn_id(option), scheme.conn_type, is_needed)
+        named["api_conn_id"] = (settings.api_conn_id, RecoveryApiHook.conn_type, needs.asks_api_server)
         for name, (conn_id, kind, is_needed) in named.items():
             if conn_id and is_needed:
                 option = f"[{SECTION}] {name}"

@@ -9,7 +9,7 @@ from functools import partial
 
 from airflow_recovery.errors import ConfigurationError, JobDefinitionError, ObjectMissing, StoreAccessDenied
 from airflow_recovery.globs import alternatives, is_glob, literal_start, matcher
-from airflow_recovery.locations import SCHEMES, comparable
+from airflow_recovery.locations import comparable, scheme_of
 from airflow_recovery.model.location import LOG_FOLDERS, is_hidden_from_spark, table_of_log
 from airflow_recovery.model.records import ExternalObject
 from airflow_recovery.store.allowed import Source
@@ -18,7 +18,7 @@ from airflow_recovery.store.opening import open_store
 
 _DATA_OF_ICEBERG = "data"
 _ENDINGS = (".avro", ".orc", ".parquet")
-_ROOT = re.compile(rf"(?:{'|'.join(SCHEMES)})://[^/]*|file:(?://)?|")
+_BUCKET, _FOLDER = re.compile("[^:/]+://[^/]*"), re.compile("file:(?://)?|")
 
 
 def list_objects(
@@ -153,11 +153,12 @@ def object_key(pattern: str, uri: str) -> str:
 
 
 def _root(uri: str) -> str:
-    return _ROOT.match(uri)[0]  # type: ignore[index]
+    root = _FOLDER if scheme_of(uri) is None else _BUCKET
+    return root.match(uri)[0]  # type: ignore[index]
 
 
 def _path(uri: str) -> list[str]:
-    return [piece for piece in uri.removeprefix(_ROOT.match(uri)[0]).split("/") if piece]  # type: ignore[index]
+    return [piece for piece in uri.removeprefix(_root(uri)).split("/") if piece]
 
 
 def _alternatives(pattern: str) -> list[tuple[str, list[str]]]:

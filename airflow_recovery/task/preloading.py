@@ -7,6 +7,7 @@ import gc
 import os
 
 from airflow_recovery.hooks.settings import SECTION, Preload, configured_preload
+from airflow_recovery.store.schemes import scheme_for
 
 
 def preload() -> None:
@@ -21,10 +22,9 @@ def preload() -> None:
     if wanted is Preload.NONE:
         return
     _import_tasks()
-    if conf.get(SECTION, "journal", fallback="").startswith("s3"):
-        from airflow_recovery.store.s3_clients import read_service
-
-        read_service()
+    scheme = scheme_for(conf.get(SECTION, "journal", fallback=""))
+    if scheme is not None:
+        scheme.preload()
     if wanted is Preload.CONNECT:
         from airflow_recovery.driver.connect_session import import_client
 

@@ -11,9 +11,10 @@ from airflow_recovery.attempt.application import ClaimedAttempt
 from airflow_recovery.driver.code_archive import build_archive
 from airflow_recovery.driver.region_spec import RegionSpec
 from airflow_recovery.driver.store_sdks import sdk_archives
-from airflow_recovery.driver.submit import APPLICATION, QUIET_CONF, s3a_conf, submit_environment
+from airflow_recovery.driver.submit import APPLICATION, QUIET_CONF, store_conf, submit_environment
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.model.records import ExternalObject, Outcome
+from airflow_recovery.store.schemes import packages_of
 from airflow_recovery.task.region_program import RegionProgram
 from airflow_recovery.task.spark_submission import SparkSubmission
 
@@ -49,14 +50,15 @@ class RegionSubmission(SparkSubmission):
         path.write_text(spec.to_json(), encoding="utf-8")
         conf = dict(QUIET_CONF)
         # Spark itself never touches the journal, but sources may be where it is while results are on a disk.
-        conf |= s3a_conf(spec.results, os.environ) or s3a_conf(spec.journal, os.environ)
+        conf |= store_conf(spec.results, os.environ) or store_conf(spec.journal, os.environ)
         conf |= job.conf or {}
         conf |= self._program.spark_conf
         job.conf = conf
         job.application = APPLICATION
         given = [str(path), *map(str, sdk_archives(spec.journal.uri, spec.results.uri))]
         job.application_args = given
-        archive = str(build_archive(spec.job, self._program.job.packages))
+        packages = (*self._program.job.packages, *packages_of(spec.journal, spec.results))
+        archive = str(build_archive(spec.job, packages))
         job.py_files = _joined(job.py_files, archive)
         self._used = (str(folder), archive, *given[1:])
         if self.is_on_cluster:

@@ -31,7 +31,7 @@ from airflow_recovery.driver.connect_session import CONNECT_RETRIES
 from airflow_recovery.driver.process_identity import is_gone
 from airflow_recovery.driver.server_gate import LOOPBACK, listen
 from airflow_recovery.driver.server_keeper import Order, StartedKeeper, end_key, servers_folder
-from airflow_recovery.driver.submit import QUIET_CONF, s3a_conf, submit_environment
+from airflow_recovery.driver.submit import QUIET_CONF, store_conf, submit_environment
 from airflow_recovery.errors import ConfigurationError, ObjectMissing, RecordInvalid
 from airflow_recovery.hooks.masking import mask_secret
 from airflow_recovery.hooks.settings import has_remote_workers
@@ -327,7 +327,7 @@ class StartServer:
         for name in CLIENT_VARIABLES:
             environment.pop(name, None)
         conf = dict(QUIET_CONF)
-        conf |= s3a_conf(stores.results_spec, environment) or s3a_conf(stores.journal_spec, environment)
+        conf |= store_conf(stores.results_spec, environment) or store_conf(stores.journal_spec, environment)
         conf |= {str(key): str(value) for key, value in (self.operator.conf or {}).items()}
         conf |= {
             "spark.connect.grpc.binding.address": LOOPBACK,

@@ -27,7 +27,7 @@ OF_THE_DEPLOYMENT = frozenset(
 )
 """Variables that the deployment or the schedule decides. Not ``conf``, ``params``, ``run_id`` and XComs."""
 
-_ROOT = re.compile(r"(?:s3a?|gs|abfss?|https?|iceberg|hive)://[^\s/'\"`,;|&<>(){}?#]+")
+_ROOT = re.compile(r"[a-z][a-z0-9]*://[^\s/'\"`,;|&<>(){}?#]+")
 _HOST = re.compile(r"(?:spark\.hadoop\.)?fs\..*(?:endpoint|url|uri|host)", re.IGNORECASE)
 _ENDS_ROOT = re.compile(r"[\s/'\"`,;|&<>()?#]")
 _EXPRESSION = re.compile(r"\{\{.*?\}\}|\{%.*?%\}|\{#.*?#\}", re.DOTALL)
@@ -99,9 +99,11 @@ def _roots(text: str, *, is_whole: bool) -> Iterator[str]:
         end = match.end()
         if _ENDS_ROOT.match(text, end) or (is_whole and end == len(text)):
             try:
-                yield place_of(match[0]).root
+                place = place_of(match[0])
             except ValueError:
                 continue
+            if place.kind:
+                yield place.root
 
 
 def _known_part(text: str, constants: frozenset[str]) -> str:

@@ -21,10 +21,10 @@ import psutil  # type: ignore[import-untyped]
 import psycopg2  # type: ignore[import-untyped]
 import pyarrow as pa  # type: ignore[import-untyped]
 
-from airflow_recovery.driver.region_spec import StoreSpec
-from airflow_recovery.driver.submit import s3a_conf
+from airflow_recovery.driver.submit import store_conf
 from airflow_recovery.store import ObjectStore
 from airflow_recovery.store.s3 import S3Store
+from airflow_recovery.store.scheme import StoreSpec
 from airflow_recovery.testing.free_port import free_port
 from airflow_recovery.testing.local_airflow import LocalAirflow
 from airflow_recovery.testing.s3_server import (
@@ -224,7 +224,7 @@ def open_ground(folder: Path, seed: int) -> Iterator[Ground]:
         proxy = stack.enter_context(S3Proxy(s3, faults))
         proxy.requests = deque(maxlen=1000)
         os.environ.update(s3.environment())
-        s3a = s3a_conf(StoreSpec(RESULTS, proxy.endpoint_url, REGION), os.environ)
+        s3a = store_conf(StoreSpec(RESULTS, proxy.endpoint_url, REGION), os.environ)
         small = {"spark.sql.shuffle.partitions": "1", "spark.default.parallelism": "1", "spark.driver.memory": "700m"}
         spark = SparkServer({**s3a, **small})
         stack.callback(spark.stop)

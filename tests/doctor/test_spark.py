@@ -15,9 +15,9 @@ from airflow_recovery.doctor.spark import (
     SparkConnection,
     check_binary,
     check_connect_client,
+    check_jars,
     check_java,
     check_master,
-    check_s3_jars,
     check_spark_version,
     check_submission,
     find_binary,
@@ -25,6 +25,7 @@ from airflow_recovery.doctor.spark import (
     series_of,
 )
 from airflow_recovery.doctor.versions import requirements
+from airflow_recovery.store.s3_scheme import SCHEME as S3
 from scripts.sparks import NEWEST
 
 JARS = ("spark-core_2.13-4.2.0.jar", "hadoop-client-api-3.5.0.jar")
@@ -153,7 +154,7 @@ def test_java_home_comes_first_as_in_spark_submit(tmp_path: Path) -> None:
 def jars_of(home: Path, *jars: str, conf: str = "", **variables: str) -> list[CheckResult]:
     installation = installation_of(spark(home, *JARS, *jars, conf=conf), {"PATH": "/usr/bin:/bin", **variables})
     assert installation is not None
-    return list(check_s3_jars(installation))
+    return list(check_jars(installation, S3))
 
 
 def s3a(folder: Path) -> Path:
@@ -195,7 +196,7 @@ def test_a_hadoop_before_3_4_has_the_first_sdk(tmp_path: Path) -> None:
     for sdk in ("aws-java-sdk-bundle-1.12.262.jar", "bundle-2.35.4.jar"):
         installation = installation_of(spark(tmp_path / sdk, *jars, sdk), {"PATH": "/usr/bin:/bin"})
         assert installation is not None
-        results += check_s3_jars(installation)
+        results += check_jars(installation, S3)
     assert statuses(results) == [Status.OK, Status.WRONG]
     assert "the AWS SDK 1 on the driver's" in wrong_of(results).expected
 

@@ -145,7 +145,7 @@ def test_control_an_archive_that_lacks_a_package_is_seen(tmp_path: Path, monkeyp
         for name in whole.namelist():
             if not name.startswith("airflow_recovery/results/"):
                 part.writestr(name, whole.read(name))
-    monkeypatch.setattr(versions, "build_archive", lambda job: less)
+    monkeypatch.setattr(versions, "build_archive", lambda job, packages: less)
     found = checked(sys.executable)["the driver's archive"]
     # Where airflow_recovery is installed from a checkout, what the archive lacks comes from there.
     assert "airflow_recovery.results" in found.found or "airflow_recovery/results" in found.found

@@ -19,7 +19,7 @@ from airflow_recovery.driver import RegionSpec, StoreSpec, VertexSpec, driver
 from airflow_recovery.driver.code_archive import build_archive
 from airflow_recovery.driver.exit_report import read_failure
 from airflow_recovery.driver.failure_class import FailureClass, classify
-from airflow_recovery.driver.submit import QUIET_CONF, s3a_conf, submit_environment
+from airflow_recovery.driver.submit import QUIET_CONF, store_conf, submit_environment
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.model.manifest import PartitionManifest
 from airflow_recovery.model.records import ExternalObject, Outcome
@@ -118,7 +118,7 @@ def submitted(specs: list[Path], like: RegionSpec, folder: Path) -> Iterator[sub
     application.write_text(APPLICATION)
     conf = {
         **QUIET_CONF,
-        **s3a_conf(like.results, env),
+        **store_conf(like.results, env),
         "spark.ui.enabled": "false",
         "spark.sql.shuffle.partitions": "2",
         "spark.driver.host": "127.0.0.1",
@@ -241,7 +241,7 @@ def hadoop_asks_until_it_ends(server: S3Server, folder: Path, bounds: Mapping[st
 
     folder.mkdir()
     with S3Proxy(server, storm) as proxy:
-        settings = s3a_conf(StoreSpec("s3://my-results", proxy.endpoint_url, REGION), {"AWS_ACCESS_KEY_ID": "set"})
+        settings = store_conf(StoreSpec("s3://my-results", proxy.endpoint_url, REGION), {"AWS_ACCESS_KEY_ID": "set"})
         conf = {name.removeprefix("spark.hadoop."): value for name, value in settings.items()}
         conf = {**conf, "fs.s3a.retry.throttle.interval": "1ms", "fs.s3a.attempts.maximum": "1", **bounds}
         properties = (f"<property><name>{name}</name><value>{value}</value></property>" for name, value in conf.items())

@@ -17,10 +17,10 @@ import pytest
 from expected_errors import fails_with
 from gates import connect_to_gate
 
-from airflow_recovery.driver.region_spec import StoreSpec
 from airflow_recovery.driver.server_gate import Gate, connect_listener
 from airflow_recovery.driver.server_keeper import Keeper, Order, StartedKeeper, end_key, servers_folder
 from airflow_recovery.store import open_store
+from airflow_recovery.store.scheme import StoreSpec
 from airflow_recovery.testing.patience import NEVER_S, wait_until
 
 PREFIX = "_servers/d/r/g/"
@@ -47,7 +47,7 @@ while True:
 """
 STARTER = """
 import json, os, sys, time
-from airflow_recovery.driver.region_spec import StoreSpec
+from airflow_recovery.store.scheme import StoreSpec
 from airflow_recovery.driver.server_keeper import Order, StartedKeeper
 order = json.loads(sys.argv[1])
 order["store"] = StoreSpec(**order["store"])

@@ -22,12 +22,14 @@ from runtime_specs import region_spec, vertex, write_numbers
 from airflow_recovery.driver import RegionSpec, StoreSpec, driver
 from airflow_recovery.driver.code_archive import build_archive
 from airflow_recovery.driver.exit_report import read_failure
-from airflow_recovery.driver.store_sdks import CLOUDS, S3, _check_fits, sdk_archives, sdks_for
-from airflow_recovery.driver.stores import cloud_variable
+from airflow_recovery.driver.store_sdks import _check_fits, sdk_archives, sdks_for
 from airflow_recovery.driver.submit import APPLICATION, QUIET_CONF
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.model.records import Outcome
+from airflow_recovery.store.cloud import OBSTORE
 from airflow_recovery.store.s3 import S3Store
+from airflow_recovery.store.s3_scheme import BOTOCORE
+from airflow_recovery.store.scheme import options_variable
 from airflow_recovery.testing import S3Server
 from airflow_recovery.testing.patience import HANG_S
 from airflow_recovery.testing.s3_server import REGION
@@ -37,7 +39,7 @@ from scripts.sparks import NEWEST, installed_spark
 WRITES_ONCE = """
 import sys
 from pathlib import Path
-from airflow_recovery.driver.region_spec import StoreSpec
+from airflow_recovery.store.scheme import StoreSpec
 from airflow_recovery.driver.store_sdks import provide_sdk
 from airflow_recovery.driver.stores import open_spec_store
 from airflow_recovery.errors import ObjectExists
@@ -150,7 +152,7 @@ def on_s3(spec: RegionSpec, journal: S3Store, server: S3Server) -> RegionSpec:
 CLOUD_WRITES_ONCE = """
 import sys
 from pathlib import Path
-from airflow_recovery.driver.region_spec import StoreSpec
+from airflow_recovery.store.scheme import StoreSpec
 from airflow_recovery.driver.store_sdks import provide_sdk
 from airflow_recovery.driver.stores import open_spec_store
 from airflow_recovery.errors import ObjectExists
@@ -169,7 +171,7 @@ except ObjectExists:
 
 
 def cloud_environment(server: CloudServer, uri: str, python_path: str) -> dict[str, str]:
-    return bare_environment(python_path) | {cloud_variable(uri): json.dumps(dict(server.access().options))}
+    return bare_environment(python_path) | {options_variable(uri): json.dumps(dict(server.access().options))}
 
 
 def test_a_python_without_a_client_writes_to_a_cloud_with_the_workers(
@@ -198,10 +200,10 @@ NOW = sys.version_info.minor
 def test_a_compiled_client_is_taken_where_it_runs(minor: int, abi: str, of: str) -> None:
     wheel = WHEEL.format(minor=minor, abi=abi, platform=of)
     if of == HERE:
-        _check_fits(CLOUDS, wheel)
+        _check_fits(OBSTORE, wheel)
         return
     with pytest.raises(RuntimeError, match=r"does not run here.*Install obstore into the image"):
-        _check_fits(CLOUDS, wheel)
+        _check_fits(OBSTORE, wheel)
 
 
 @pytest.mark.parametrize(
@@ -215,7 +217,7 @@ def test_a_compiled_client_is_taken_where_it_runs(minor: int, abi: str, of: str)
 )
 def test_a_compiled_client_of_another_python_or_machine_is_refused_by_name(minor: int, abi: str, of: str) -> None:
     with pytest.raises(RuntimeError, match=rf"cp3{minor}-{abi}-{of}.*does not run here"):
-        _check_fits(CLOUDS, WHEEL.format(minor=minor, abi=abi, platform=of))
+        _check_fits(OBSTORE, WHEEL.format(minor=minor, abi=abi, platform=of))
 
 
 @pytest.mark.spark
@@ -247,7 +249,7 @@ def test_a_stock_spark_finishes_its_attempt_on_s3(
         tmp_path, vertex("raw"), vertex("doubled", is_result=True), externals=write_numbers(tmp_path / "in")
     )
     spec = on_s3(spec, journal, one_s3_server)
-    assert sdks_for(spec.journal.uri, spec.results.uri) == (S3,)
+    assert sdks_for(spec.journal.uri, spec.results.uri) == (BOTOCORE,)
     code, said = submitted(spec, tmp_path, bare_python, spark_home())
 
     assert code == driver.FINISHED, said

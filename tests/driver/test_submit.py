@@ -4,9 +4,9 @@ import sys
 from pathlib import Path
 
 from airflow_recovery.driver.paths import decoded, spark_glob, spark_path
-from airflow_recovery.driver.region_spec import StoreSpec
-from airflow_recovery.driver.submit import APPLICATION, s3a_conf, submit_environment
+from airflow_recovery.driver.submit import APPLICATION, store_conf, submit_environment
 from airflow_recovery.locations import comparable
+from airflow_recovery.store.scheme import StoreSpec
 
 A = "spark.hadoop.fs.s3a."
 
@@ -33,7 +33,7 @@ def test_environment_keeps_what_is_there(tmp_path: Path) -> None:
 
 def test_s3a_settings_hold_no_credentials() -> None:
     environment = {"AWS_ACCESS_KEY_ID": "AKIASECRET", "AWS_SECRET_ACCESS_KEY": "hush", "AWS_SESSION_TOKEN": "tok"}
-    found = s3a_conf(StoreSpec("s3://lake/x", "http://127.0.0.1:9000", "eu-central-1"), environment)
+    found = store_conf(StoreSpec("s3://lake/x", "http://127.0.0.1:9000", "eu-central-1"), environment)
 
     assert found.pop(A + "retry.throttle.limit") == "8"
     provider = found.pop(A + "aws.credentials.provider")
@@ -49,18 +49,18 @@ def test_s3a_settings_hold_no_credentials() -> None:
 
 def test_s3a_settings_follow_the_environment() -> None:
     environment = {"AWS_ENDPOINT_URL": "https://minio", "AWS_DEFAULT_REGION": "us-east-1"}
-    found = s3a_conf(StoreSpec("s3://lake"), environment)
+    found = store_conf(StoreSpec("s3://lake"), environment)
     assert found[A + "endpoint"] == "https://minio"
     assert found[A + "connection.ssl.enabled"] == "true"
     assert found[A + "endpoint.region"] == "us-east-1"
-    assert list(s3a_conf(StoreSpec("s3://lake"), {})) == [
+    assert list(store_conf(StoreSpec("s3://lake"), {})) == [
         A + "retry.throttle.limit"
     ]  # Hadoop's own configuration decides
-    assert s3a_conf(StoreSpec("file:///data"), environment) == {}
+    assert store_conf(StoreSpec("file:///data"), environment) == {}
 
 
 def test_s3a_encrypts_as_the_connection_says() -> None:
-    found = s3a_conf(StoreSpec("s3://lake", encryption="aws:kms", kms_key_id="arn:aws:kms:eu-west-1:1:key/k"), {})
+    found = store_conf(StoreSpec("s3://lake", encryption="aws:kms", kms_key_id="arn:aws:kms:eu-west-1:1:key/k"), {})
     assert found[A + "encryption.algorithm"] == "SSE-KMS"
     assert found[A + "encryption.key"] == "arn:aws:kms:eu-west-1:1:key/k"
 

@@ -18,11 +18,11 @@ from process_life import is_alive
 from airflow_recovery.driver.exit_report import read_failure_at
 from airflow_recovery.driver.heartbeat import Beat
 from airflow_recovery.driver.private_folder import own_folder, remove_unused
-from airflow_recovery.driver.region_spec import StoreSpec
 from airflow_recovery.driver.submit_keeper import Order, end_keeper_of, keeper_command, keeper_of, order_name
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.model.records import AttemptState, Claim, FenceCause, Outcome, RunIdentity
 from airflow_recovery.store import open_store
+from airflow_recovery.store.scheme import StoreSpec
 from airflow_recovery.testing.patience import HANG_S, wait_until
 
 IDENTITY = RunIdentity("dag", "date-1", "g")

@@ -12,19 +12,26 @@ from typing import Any
 import pytest
 from expected_errors import fails_with
 
-from airflow_recovery.driver.region_spec import StoreSpec
-from airflow_recovery.driver.stores import cloud_variable, open_spec_store
-from airflow_recovery.driver.submit import s3a_conf
-from airflow_recovery.hooks.cloud_connections import azure_access, google_access
+from airflow_recovery.driver.stores import open_spec_store
+from airflow_recovery.driver.submit import store_conf
 from airflow_recovery.hooks.settings import RecoverySettings
-from airflow_recovery.hooks.stores import open_stores
-from airflow_recovery.store import azure
+from airflow_recovery.hooks.stores import open_stores, read_access
+from airflow_recovery.store import azure, google
 from airflow_recovery.store.azure import AzureStore
-from airflow_recovery.store.cloud import CloudAccess, CloudStore
+from airflow_recovery.store.cloud import CloudStore
 from airflow_recovery.store.google import GoogleStore
+from airflow_recovery.store.scheme import StoreAccess, StoreSpec, options_variable
 
 KEY = {"type": "service_account", "client_email": "me@p.iam", "private_key": "-----BEGIN", "private_key_id": "1"}
 BOX = "abfss://box@acc.dfs.core.windows.net"
+
+
+def google_access(conn_id: str) -> StoreAccess:
+    return read_access(google.SCHEME, conn_id, "gcp_conn_id", "gs://b")
+
+
+def azure_access(conn_id: str, uri: str) -> StoreAccess:
+    return read_access(azure.SCHEME, conn_id, "wasb_conn_id", uri)
 
 
 @pytest.fixture
@@ -57,9 +64,9 @@ def test_a_key_file_is_read(connect: Any, tmp_path: Path) -> None:
 
 def test_without_a_key_the_machine_has_an_identity_of_its_own(connect: Any) -> None:
     connect("google_cloud_platform", extra={"endpoint_url": "http://127.0.0.1:1"})
-    assert google_access("cloud") == CloudAccess({}, "http://127.0.0.1:1")
+    assert google_access("cloud") == StoreAccess({}, "http://127.0.0.1:1")
     connect("wasb", login="acc")
-    assert azure_access("cloud", BOX) == CloudAccess({})
+    assert azure_access("cloud", BOX) == StoreAccess({})
 
 
 @pytest.mark.parametrize(
@@ -113,7 +120,7 @@ def test_azures_connection_is_read_as_airflows_hook_reads_it(
     connect: Any, fields: dict[str, Any], options: dict[str, str], endpoint: str | None
 ) -> None:
     connect("wasb", **fields)
-    assert azure_access("cloud", f"{BOX}/x") == CloudAccess(options, endpoint)
+    assert azure_access("cloud", f"{BOX}/x") == StoreAccess(options, endpoint)
 
 
 @pytest.mark.parametrize(
@@ -160,14 +167,14 @@ def test_the_credentials_go_to_no_host_that_a_location_names(connect: Any, clien
 
 
 def test_control_every_host_is_taken(connect: Any, clients: Clients, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(azure, "_CLOUDS", ("evil.example",))
+    monkeypatch.setattr(azure, "AZURE_CLOUDS", ("evil.example",))
     connect("wasb", login="acc", extra={"sas_token": "?sv=1&sig=2"})
     location = "abfss://box@acc.dfs.evil.example/x"
     AzureStore(location, azure_access("cloud", location)).prepare()
     assert set(clients.endpoints) == {"https://acc.blob.evil.example"}
 
 
-@pytest.mark.parametrize("cloud", azure._CLOUDS)
+@pytest.mark.parametrize("cloud", azure.AZURE_CLOUDS)
 def test_each_cloud_of_azure_is_reached(connect: Any, clients: Clients, cloud: str) -> None:
     connect("wasb", login="acc", password="k")
     location = f"abfss://box@acc.dfs.{cloud}/x"
@@ -222,7 +229,7 @@ def test_task_and_driver_reach_the_stores_with_the_connections_credentials(
     specs = (stores.journal_spec, stores.results_spec)
     assert [options_of(open_spec_store(spec)) for spec in specs] == [options_of(journal), options_of(results)]
     assert "k" not in (json.dumps([vars(spec) for spec in specs]).split('"'))
-    assert s3a_conf(stores.results_spec, {}) == {}
+    assert store_conf(stores.results_spec, {}) == {}
 
 
 def test_an_input_in_another_bucket_is_reached_by_the_same_connection(connect: Any) -> None:
@@ -234,8 +241,8 @@ def test_an_input_in_another_bucket_is_reached_by_the_same_connection(connect: A
 
 
 def test_two_buckets_have_variables_of_their_own_and_one_has_one() -> None:
-    assert cloud_variable("gs://b/x") == cloud_variable("gs://b/y") != cloud_variable("gs://c/x")
-    assert cloud_variable("abfs://box@acc.dfs.core.windows.net/x") == cloud_variable(BOX)
+    assert options_variable("gs://b/x") == options_variable("gs://b/y") != options_variable("gs://c/x")
+    assert options_variable("abfs://box@acc.dfs.core.windows.net/x") == options_variable(BOX)
 
 
 def test_without_connections_the_machine_has_an_identity_in_the_driver_too(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -244,7 +251,7 @@ def test_without_connections_the_machine_has_an_identity_in_the_driver_too(monke
     assert stores.journal_spec == StoreSpec("gs://b/journal")
     assert options_of(open_spec_store(stores.journal_spec)) == {}
     # In cluster mode a driver has nothing of the task's environment.
-    monkeypatch.delenv(cloud_variable("gs://b"), raising=False)
+    monkeypatch.delenv(options_variable("gs://b"), raising=False)
     assert options_of(open_spec_store(StoreSpec("gs://b/j", "http://h", has_own_credentials=True))) == {}
 
 

@@ -12,12 +12,12 @@ import pytest
 from botocore.exceptions import ClientError
 from expected_errors import fails_with
 
-from airflow_recovery.driver.region_spec import StoreSpec
 from airflow_recovery.driver.stores import open_spec_store
-from airflow_recovery.driver.submit import s3a_conf
+from airflow_recovery.driver.submit import store_conf
 from airflow_recovery.hooks.settings import RecoverySettings
 from airflow_recovery.hooks.stores import open_stores
 from airflow_recovery.store.s3 import S3Store
+from airflow_recovery.store.scheme import StoreSpec
 from airflow_recovery.testing import MotoServer, S3Server
 from airflow_recovery.testing.patience import HANG_S
 
@@ -169,7 +169,7 @@ def test_a_connections_encryption_is_for_journal_and_spark(monkeypatch: pytest.M
 
     assert stores.journal._put_arguments == given  # type: ignore[attr-defined]
     assert open_spec_store(stores.journal_spec)._put_arguments == given  # type: ignore[attr-defined]
-    conf = s3a_conf(stores.results_spec, {})
+    conf = store_conf(stores.results_spec, {})
     assert conf["spark.hadoop.fs.s3a.encryption.algorithm"] == "SSE-KMS"
     assert conf["spark.hadoop.fs.s3a.encryption.key"] == KMS_KEY
 
@@ -263,7 +263,7 @@ def test_airflows_hook_is_asked_unless_the_connection_is_a_key_and_its_secret(
     from airflow.providers.amazon.aws.utils.connection_wrapper import AwsConnectionWrapper
     from airflow.sdk import BaseHook
 
-    from airflow_recovery.hooks.stores import _has_plain_keys
+    from airflow_recovery.hooks.s3_connection import _has_plain_keys
 
     monkeypatch.setenv("AIRFLOW_CONN_AWS", json.dumps({**KEYS, "extra": extra}))
     if factory:

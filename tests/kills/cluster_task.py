@@ -14,13 +14,14 @@ from airflow_recovery.attempt.application import ClaimedAttempt
 from airflow_recovery.attempt.heartbeat_watch import HeartbeatTimeouts
 from airflow_recovery.driver.code_archive import build_archive
 from airflow_recovery.driver.process import die_with_parent
-from airflow_recovery.driver.region_spec import RegionSpec, RunDates, StoreSpec, VertexSpec
+from airflow_recovery.driver.region_spec import RegionSpec, RunDates, VertexSpec
 from airflow_recovery.driver.submit import APPLICATION, QUIET_CONF
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.model.records import Outcome, PlanRecord
 from airflow_recovery.model.region_plan import RegionPlan
 from airflow_recovery.store.local import LocalStore
+from airflow_recovery.store.scheme import StoreSpec
 from airflow_recovery.testing.fake_airflow import FakeAirflow
 from airflow_recovery.testing.spark_cluster import spark_home
 

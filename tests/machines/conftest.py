@@ -16,7 +16,7 @@ from machines_run import MachinesPipeline
 from pipeline import AWS_CONNECTION, environment
 
 from airflow_recovery.driver import StoreSpec
-from airflow_recovery.driver.submit import s3a_conf
+from airflow_recovery.driver.submit import store_conf
 from airflow_recovery.testing import S3Server
 from airflow_recovery.testing.local_airflow import LocalAirflow
 from airflow_recovery.testing.s3_server import ACCESS_KEY, REGION, SECRET_KEY
@@ -89,7 +89,7 @@ def open_pipeline(folder: Path, server: S3Server) -> Iterator[MachinesPipeline]:
     server.create_bucket(bucket)
     results = f"s3://{bucket}/results"
     conf = {
-        **s3a_conf(StoreSpec(results, server.endpoint_url, REGION), os.environ),
+        **store_conf(StoreSpec(results, server.endpoint_url, REGION), os.environ),
         "spark.sql.shuffle.partitions": "1",
         "spark.default.parallelism": "1",
     }

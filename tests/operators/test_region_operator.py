@@ -247,7 +247,7 @@ def _job() -> Any:
 
 
 def spec() -> Any:
-    from airflow_recovery.driver.region_spec import StoreSpec
+    from airflow_recovery.store.scheme import StoreSpec
 
     store = StoreSpec("s3://b/p", "http://127.0.0.1:9", "eu-west-1")
     return SimpleNamespace(

@@ -19,7 +19,6 @@ import airflow_recovery
 from airflow_recovery.api_server import journals
 from airflow_recovery.console.deployment import open_standalone
 from airflow_recovery.console.in_airflow import AirflowDeployment
-from airflow_recovery.driver.region_spec import StoreSpec
 from airflow_recovery.driver.stores import open_spec_store
 from airflow_recovery.errors import LocationNotAllowed
 from airflow_recovery.hooks.settings import RecoverySettings
@@ -27,6 +26,7 @@ from airflow_recovery.hooks.stores import open_stores
 from airflow_recovery.model.job_recovery import DeclaredJobRecovery
 from airflow_recovery.operators import RecoverableSparkSubmitOperator
 from airflow_recovery.store import opening
+from airflow_recovery.store.scheme import StoreSpec
 from airflow_recovery.task.open_run import RunPlace
 
 STORES = {"s3": "s3://other", "gs": "gs://other", "abfss": "abfss://other@acc.dfs.core.windows.net"}

@@ -8,7 +8,6 @@ from expected_errors import fails_with
 from airflow_recovery.errors import LocationNotAllowed
 from airflow_recovery.store import allowed
 from airflow_recovery.store.allowed import (
-    AZURE_CLOUDS,
     TRUSTED,
     Limits,
     Reach,
@@ -18,6 +17,7 @@ from airflow_recovery.store.allowed import (
     place_of,
     read_allowed,
 )
+from airflow_recovery.store.azure import AZURE_CLOUDS
 
 BOX = "abfss://box@acc.dfs.core.windows.net"
 UNTRUSTED = sorted(set(Source) - TRUSTED)

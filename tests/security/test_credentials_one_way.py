@@ -16,18 +16,20 @@ NOT_THE_PRODUCT = ("testing",)
 
 # What is called, and the only modules that may: each of them calls `decide`, or is given what has passed it.
 CALLS = {
-    "S3Store": {"hooks.stores", "store.opening"},
-    "GoogleStore": {"hooks.stores", "store.opening"},
-    "AzureStore": {"hooks.stores", "store.opening"},
-    "CloudAccess": {"hooks.cloud_connections", "driver.stores", "store.cloud", "store.opening"},
+    "S3Store": {"store.s3_scheme"},
+    "GoogleStore": {"store.google"},
+    "AzureStore": {"store.azure"},
+    "StoreAccess": {"store.azure", "store.cloud", "store.google", "store.s3_scheme", "store.scheme"},
+    "S3Access": {"hooks.s3_connection", "store.s3_scheme"},
+    "store_at": {"hooks.stores", "store.opening"},
     "open_store": {"console.deployment", "driver.stores", "hooks.stores", "task.inventory"},
     "S3Clients": {"store.s3", "store.s3_clients"},
-    "new_session": {"driver.stores", "hooks.stores", "store.s3_clients"},
-    "AwsBaseHook": {"hooks.stores"},
+    "new_session": {"hooks.s3_connection", "store.s3_clients", "store.s3_scheme"},
+    "AwsBaseHook": {"hooks.s3_connection"},
     "AwsGenericHook": {"hooks.code_sources"},  # of Glue: no location
     "DatabricksHook": {"hooks.code_sources"},  # of the operator's own connection: no location
     "DataprocHook": {"operators.dataproc"},  # as the provider's own operator
-    "AwsConnectionWrapper": {"hooks.stores"},
+    "AwsConnectionWrapper": {"hooks.s3_connection"},
     "build_opener": {"hooks.code_sources"},
     "urlopen": set(),
     "HTTPConnection": {"driver.cached_blocks", "hooks.code_sources"},  # the first: of the driver's own Spark
@@ -127,6 +129,7 @@ def test_the_lists_hold_no_module_that_does_not() -> None:
     [
         "S3Store('s3://b')",
         "(GoogleStore if x else AzureStore)(uri)",
+        "scheme_for(uri).store_at(uri)",
         "store.opening.open_store(uri)",
         "import obstore.store",
         "from pyarrow.fs import S3FileSystem",
@@ -152,14 +155,14 @@ def test_the_stores_of_a_deployment_have_one_way_to_a_client() -> None:
     (stores,) = (
         node for node in modules()["hooks.stores"].body if isinstance(node, ast.ClassDef) and node.name == "Stores"
     )
-    clients = {"_s3", "_cloud", "GoogleStore", "AzureStore", "S3Store", "open_store"}
+    clients = {"store_at", "open_store"}
     ways = {
         method.name: {name: call.lineno for name, call in calls(method)}
         for method in stores.body
         if isinstance(method, ast.FunctionDef)
     }
     makers = {name for name, called in ways.items() if clients & called.keys()}
-    assert makers == {"_open", "_s3", "_cloud"}
+    assert makers == {"_open"}
     opens = ways["_open"]
     assert all(opens["decide"] < opens[client] for client in clients & opens.keys())
 
@@ -172,6 +175,6 @@ def test_open_store_and_the_commands_decide_first() -> None:
             if isinstance(node, ast.FunctionDef) and node.name == function and len(node.body) > 2
         )
         lines = {name: call.lineno for name, call in calls(found)}
-        made = {"S3Store", "GoogleStore", "AzureStore", "open_store"} & lines.keys()
+        made = {"store_at", "open_store"} & lines.keys()
         assert made
         assert all(lines["decide"] < lines[each] for each in made)

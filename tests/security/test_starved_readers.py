@@ -19,8 +19,8 @@ from airflow_recovery.api_server.reader_process import Question, Tries
 from airflow_recovery.api_server.readers import Readers
 from airflow_recovery.api_server.readings import read_answer, read_regions
 from airflow_recovery.attempt.task_instances import Observation
-from airflow_recovery.driver.region_spec import StoreSpec
 from airflow_recovery.errors import ConfigurationError, ReadingStopped
+from airflow_recovery.store.scheme import StoreSpec
 from airflow_recovery.story.asked import AskedDag
 from airflow_recovery.story.question import QUESTIONS, MayAsk
 from airflow_recovery.story.what_if import WhatIf

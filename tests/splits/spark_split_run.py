@@ -25,7 +25,7 @@ from airflow_recovery.driver.outcome import finish_attempt
 from airflow_recovery.driver.progress import Progress
 from airflow_recovery.driver.reader import read_manifest
 from airflow_recovery.driver.region import run_region
-from airflow_recovery.driver.region_spec import ModeSpec, RegionSpec, RunDates, StoreSpec, VertexSpec
+from airflow_recovery.driver.region_spec import ModeSpec, RegionSpec, RunDates, VertexSpec
 from airflow_recovery.driver.submit import submit_environment
 from airflow_recovery.driver.writer import write_result
 from airflow_recovery.errors import RegionFailed
@@ -42,6 +42,7 @@ from airflow_recovery.splits.mode import SplitClaim, SplitPlan
 from airflow_recovery.splits.spec import SplitSpec
 from airflow_recovery.store.local import LocalStore
 from airflow_recovery.store.object_store import ObjectStore
+from airflow_recovery.store.scheme import StoreSpec
 from airflow_recovery.task.region_program import region_failed  # here: Airflow sets up logging when it is imported
 from airflow_recovery.testing.fake_airflow import FakeAirflow
 from airflow_recovery.testing.patience import wait_until

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 from spark_split_run import REGION, SparkSplitRun
 
-from airflow_recovery.driver.region_spec import StoreSpec
 from airflow_recovery.journal import journal as journal_module
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.store.s3 import S3Store
+from airflow_recovery.store.scheme import StoreSpec
 from airflow_recovery.testing import S3Server
 from airflow_recovery.testing.s3_server import REGION as S3_REGION
 from scripts.s3_proxy import LostReply, S3Proxy, S3Request

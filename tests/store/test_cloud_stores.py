@@ -32,10 +32,11 @@ from airflow_recovery.errors import (
 )
 from airflow_recovery.store import open_store, probe
 from airflow_recovery.store.azure import AzureStore
-from airflow_recovery.store.cloud import CloudAccess, CloudStore, _without_markers
+from airflow_recovery.store.cloud import CloudStore, _without_markers
 from airflow_recovery.store.cloud_errors import from_answer, translate
 from airflow_recovery.store.google import GoogleStore
 from airflow_recovery.store.object_store import ObjectInfo
+from airflow_recovery.store.scheme import StoreAccess
 from airflow_recovery.testing.patience import HANG_S
 
 BUCKET = "cloud-tests"
@@ -197,7 +198,7 @@ def test_new_credentials_are_asked_for_once(disturbed: Disturbed) -> None:
     disturbed.store.put("a", b"body")
     refused, renewed = Answered(401, {}, b""), []
 
-    def renew() -> CloudAccess:
+    def renew() -> StoreAccess:
         renewed.append("")
         disturbed.rule = lambda _: None
         return disturbed.store._access
@@ -301,7 +302,7 @@ class OddBucket(BaseHTTPRequestHandler):
 def test_a_name_that_the_library_cannot_list_is_named() -> None:
     with ThreadingHTTPServer(("127.0.0.1", 0), OddBucket) as server:
         threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
-        access = CloudAccess({"skip_signature": "true"}, f"http://127.0.0.1:{server.server_port}")
+        access = StoreAccess({"skip_signature": "true"}, f"http://127.0.0.1:{server.server_port}")
         with pytest.raises(StoreMisconfigured, match=r'"base/a//b" contained .* Rename that object, or delete it'):
             list(GoogleStore("gs://bucket/base", access).list())
         server.shutdown()
@@ -364,12 +365,12 @@ def test_without_the_library_it_is_named(monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.parametrize(
     ("kind", "access"),
     [
-        (GoogleStore, CloudAccess({"service_account_key": "{"})),
-        (GoogleStore, CloudAccess({"no_such_option": "x"})),
-        (AzureStore, CloudAccess({"account_key": "not base64!"})),
+        (GoogleStore, StoreAccess({"service_account_key": "{"})),
+        (GoogleStore, StoreAccess({"no_such_option": "x"})),
+        (AzureStore, StoreAccess({"account_key": "not base64!"})),
     ],
 )
-def test_options_that_the_library_refuses_are_said(kind: type[CloudStore], access: CloudAccess) -> None:
+def test_options_that_the_library_refuses_are_said(kind: type[CloudStore], access: StoreAccess) -> None:
     uri = "gs://b" if kind is GoogleStore else "abfss://box@acc.dfs.core.windows.net"
     with pytest.raises(ConfigurationError, match="Correct the connection"):
         kind(uri, access).get("a")

@@ -12,13 +12,13 @@ from expected_errors import fails_with
 from airflow_recovery.console import deployment
 from airflow_recovery.console.exit_codes import ExitCode
 from airflow_recovery.console.main import main
-from airflow_recovery.driver.region_spec import StoreSpec
 from airflow_recovery.driver.stores import open_spec_store
 from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.hooks.settings import RecoverySettings
 from airflow_recovery.hooks.stores import Stores
 from airflow_recovery.store import open_store
 from airflow_recovery.store.s3 import S3Store
+from airflow_recovery.store.scheme import StoreSpec
 
 OTHER_KINDS = [
     "wasbs://c@account.blob.core.windows.net/x",

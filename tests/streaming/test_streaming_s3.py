@@ -13,7 +13,7 @@ from paths import CODE
 from spark_streaming_run import SparkStreamingRun
 
 from airflow_recovery.driver import StoreSpec, driver
-from airflow_recovery.driver.submit import s3a_conf
+from airflow_recovery.driver.submit import store_conf
 from airflow_recovery.store.s3 import S3Store
 from airflow_recovery.testing import S3Server
 from airflow_recovery.testing.s3_server import REGION
@@ -58,7 +58,7 @@ def test_fault_24_a_region_on_s3_whose_replies_are_lost_and_which_lists_nothing(
         )
         spec = spark_run.spec("board", max_rows=10, trigger_s=0.5)
         environment = {**server.environment(), **class_path_variables()}
-        conf = s3a_conf(spec.results, {**os.environ, **environment})
+        conf = store_conf(spec.results, {**os.environ, **environment})
         sink = StreamingDriverProcess(
             tmp_path / "driver", [CODE, Path(__file__).parents[2]], environment=environment, conf=conf
         )

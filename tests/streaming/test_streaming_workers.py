@@ -14,7 +14,7 @@ from spark_streaming_run import JOB, SparkStreamingRun
 from airflow_recovery.driver import StoreSpec, driver
 from airflow_recovery.driver.code_archive import build_archive
 from airflow_recovery.driver.store_sdks import sdk_archives
-from airflow_recovery.driver.submit import QUIET_CONF, s3a_conf
+from airflow_recovery.driver.submit import QUIET_CONF, store_conf
 from airflow_recovery.store.s3 import S3Store
 from airflow_recovery.testing import S3Server
 from airflow_recovery.testing.patience import HANG_S
@@ -65,7 +65,7 @@ def test_fault_155_a_stock_python_plans_reads_and_writes_channels_on_s3(
     python = make_bare_python(tmp_path / "python", *OF_STREAMS)
     conf = {
         **QUIET_CONF,
-        **s3a_conf(spark_run.results, {**os.environ, **variables}),
+        **store_conf(spark_run.results, {**os.environ, **variables}),
         "spark.ui.enabled": "false",
         "spark.driver.host": "127.0.0.1",
         "spark.sql.shuffle.partitions": "1",

@@ -28,8 +28,9 @@ from xml.sax.saxutils import escape
 
 from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.store.azure import AzureStore
-from airflow_recovery.store.cloud import CloudAccess, CloudStore
+from airflow_recovery.store.cloud import CloudStore
 from airflow_recovery.store.google import GoogleStore
+from airflow_recovery.store.scheme import StoreAccess
 from airflow_recovery.testing.patience import HANG_S
 from airflow_recovery.testing.server_process import ServerProcess
 
@@ -52,18 +53,18 @@ class AzuriteServer(ServerProcess):
         # obstore's version of the API may be younger than the server.
         return [program, *address, "--inMemoryPersistence", "--skipApiVersionCheck", "--disableTelemetry", "--silent"]
 
-    def access(self, endpoint_url: str | None = None) -> CloudAccess:
+    def access(self, endpoint_url: str | None = None) -> StoreAccess:
         """With the account's key; ``endpoint_url``: of a gateway."""
-        return CloudAccess({"account_key": ACCOUNT_KEY}, f"{endpoint_url or self.endpoint_url}/{ACCOUNT}")
+        return StoreAccess({"account_key": ACCOUNT_KEY}, f"{endpoint_url or self.endpoint_url}/{ACCOUNT}")
 
-    def sas_access(self, endpoint_url: str | None = None, *, expires: str = "2099-01-01T00:00:00Z") -> CloudAccess:
+    def sas_access(self, endpoint_url: str | None = None, *, expires: str = "2099-01-01T00:00:00Z") -> StoreAccess:
         """With a shared access signature, which signs no headers."""
         fields = {"sp": "rwdlacx", "ss": "b", "srt": "sco", "se": expires, "spr": "https,http", "sv": "2020-08-04"}
         text = "\n".join(
             [ACCOUNT, *(fields.get(name, "") for name in ("sp", "ss", "srt", "st", "se", "sip", "spr", "sv"))]
         )
         signature = urlencode({**fields, "sig": _signed(text + "\n")})
-        return CloudAccess({"sas_key": signature}, f"{endpoint_url or self.endpoint_url}/{ACCOUNT}")
+        return StoreAccess({"sas_key": signature}, f"{endpoint_url or self.endpoint_url}/{ACCOUNT}")
 
     def create_bucket(self, name: str) -> str:
         """Create a container; returns its URI."""
@@ -129,7 +130,7 @@ class FakeGcsServer(ServerProcess):
             self._own_gateway.stop()
         super().stop()
 
-    def access(self, endpoint_url: str | None = None) -> CloudAccess:
+    def access(self, endpoint_url: str | None = None) -> StoreAccess:
         """Through the gateway, with a key by which no token is asked for."""
         assert self._own_gateway is not None
         key = {
@@ -139,7 +140,7 @@ class FakeGcsServer(ServerProcess):
             "private_key": "",
             "private_key_id": "",
         }
-        return CloudAccess({"service_account_key": json.dumps(key)}, endpoint_url or self._own_gateway.url)
+        return StoreAccess({"service_account_key": json.dumps(key)}, endpoint_url or self._own_gateway.url)
 
     def create_bucket(self, name: str) -> str:
         """Create a bucket; returns its URI."""

@@ -22,7 +22,7 @@ from airflow_recovery.attempt.task_instances import TaskTry
 from airflow_recovery.driver import outcome
 from airflow_recovery.driver.attempt_result import AttemptResult
 from airflow_recovery.driver.outcome import finish_attempt, heartbeat, open_early
-from airflow_recovery.driver.region_spec import RegionSpec, RunDates, StoreSpec, VertexSpec
+from airflow_recovery.driver.region_spec import RegionSpec, RunDates, VertexSpec
 from airflow_recovery.errors import AttemptLost, RegionFailed
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import JournalLayout
@@ -31,6 +31,7 @@ from airflow_recovery.model.records import ExternalObject, Outcome, PlanRecord, 
 from airflow_recovery.model.region_plan import RegionPlan
 from airflow_recovery.results.prober import ResultProber
 from airflow_recovery.store.local import LocalStore
+from airflow_recovery.store.scheme import StoreSpec
 from airflow_recovery.testing.fake_airflow import FakeAirflow
 
 IDENTITY = RunIdentity("dag", "2026-01-01", "group")

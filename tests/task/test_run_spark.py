@@ -28,13 +28,14 @@ from tries import run_try, task_context
 
 from airflow_recovery.driver.connect_server import ServerAddress
 from airflow_recovery.driver.exit_report import read_failure
-from airflow_recovery.driver.region_spec import RegionSpec, StoreSpec
+from airflow_recovery.driver.region_spec import RegionSpec
 from airflow_recovery.errors import ConfigurationError, DriverLost, OutOfMemory
 from airflow_recovery.hooks.settings import RecoverySettings
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.model.records import AttemptState, RunIdentity
 from airflow_recovery.operators import RecoverableSparkSubmitOperator, StopSparkOperator
 from airflow_recovery.store import open_store
+from airflow_recovery.store.scheme import StoreSpec
 from airflow_recovery.task.region_program import region_failed
 from airflow_recovery.task.region_session import RegionSession
 from airflow_recovery.task.run_spark import OwnServer, RunSpark, StartServer

@@ -19,13 +19,13 @@ from paths import CODE
 from s3_policy import Enforced, Statement
 from tries import run_try, state_in
 
-from airflow_recovery.driver.region_spec import StoreSpec
-from airflow_recovery.driver.submit import s3a_conf, submit_environment
+from airflow_recovery.driver.submit import store_conf, submit_environment
 from airflow_recovery.errors import RegionFailed
 from airflow_recovery.model.keys import OPERATORS_GROUP
 from airflow_recovery.operators import RecoverableSparkSubmitOperator
 from airflow_recovery.results.finished_write import Earlier, OnUnfinished, leftovers, without_success
 from airflow_recovery.store.s3 import S3Store
+from airflow_recovery.store.scheme import StoreSpec
 from airflow_recovery.task.finished_output import FinishedOutputs
 from airflow_recovery.testing import S3Server
 from airflow_recovery.testing.patience import HANG_S
@@ -143,7 +143,7 @@ class Lake:
         env = submit_environment({**base, **credentials, **class_path_variables()})
         conf = {
             **QUIET,
-            **s3a_conf(StoreSpec(self.uri, proxy.endpoint_url, REGION), env),
+            **store_conf(StoreSpec(self.uri, proxy.endpoint_url, REGION), env),
             f"{FACTORY}.s3a": "org.apache.hadoop.fs.s3a.commit.S3ACommitterFactory",
             "spark.hadoop.fs.s3a.committer.name": committer,
             "spark.hadoop.fs.s3a.committer.threads": "1",
