@@ -20,7 +20,7 @@ CALLS = {
     "GoogleStore": {"hooks.stores", "store.opening"},
     "AzureStore": {"hooks.stores", "store.opening"},
     "CloudAccess": {"hooks.cloud_connections", "driver.stores", "store.cloud", "store.opening"},
-    "open_store": {"console.deployment", "driver.stores", "hooks.stores", "task.inventory"},
+    "open_store": {"console.deployment", "driver.stores", "hooks.stores"},
     "S3Clients": {"store.s3", "store.s3_clients"},
     "new_session": {"driver.stores", "hooks.stores", "store.s3_clients"},
     "AwsBaseHook": {"hooks.stores"},

@@ -27,12 +27,13 @@ from airflow_recovery.hooks.settings import RecoverySettings
 from airflow_recovery.hooks.sinks import AirflowSinkResources
 from airflow_recovery.hooks.stores import Stores, Timeouts, open_stores
 from airflow_recovery.operators import RecoverableSparkSubmitOperator
-from airflow_recovery.store import azure
+from airflow_recovery.store import azure, open_store
 from airflow_recovery.store.azure import AzureStore
 from airflow_recovery.store.cloud import CloudAccess, CloudStore
 from airflow_recovery.store.google import GoogleStore
 from airflow_recovery.task.application_code import ApplicationCode
 from airflow_recovery.task.code_places import APPLICATION, Place
+from airflow_recovery.task.externals import list_external
 
 SECRET = "THESECRET"
 BOX = "abfss://box@acc.dfs.core.windows.net"
@@ -152,6 +153,34 @@ def test_fault_367_a_run_chooses_no_catalog(server: RecordingServer) -> None:
     with pytest.raises(LocationNotAllowed):
         AirflowSinkResources(stores_of()).catalog_properties("box")
     assert AirflowSinkResources(stores_of("iceberg://lake")).catalog_properties("lake")
+
+
+OF_THE_PROCESS = "KEYOFTHEPROCESS"
+
+
+def keys_that_list(server: RecordingServer, monkeypatch: pytest.MonkeyPatch, pattern: str) -> set[str]:
+    """Which of the two keys the requests have that list ``pattern``."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", OF_THE_PROCESS)
+    with pytest.raises(RecoveryError, match="403"):
+        list_external(stores_of("s3://landing"), pattern, "raw")
+    return {key for key in (SECRET, OF_THE_PROCESS) if key in server.secrets}
+
+
+@pytest.mark.usefixtures("deployment")
+@pytest.mark.parametrize("pattern", ["s3://landing/in/*.csv", "s3a://landing/in", "s3://landing/in/{a,b}/x.csv"])
+def test_fault_404_inputs_are_listed_with_the_key_of_the_connection(
+    server: RecordingServer, monkeypatch: pytest.MonkeyPatch, pattern: str
+) -> None:
+    assert keys_that_list(server, monkeypatch, pattern) == {SECRET}
+
+
+@pytest.mark.control
+@pytest.mark.usefixtures("deployment")
+def test_fault_404_control_without_the_connection_the_key_of_the_process_lists_them(
+    server: RecordingServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Stores, "opener_of", lambda self, pattern: open_store)
+    assert keys_that_list(server, monkeypatch, "s3://landing/in/*.csv") == {OF_THE_PROCESS}
 
 
 # --- redirects --------------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,11 @@ from airflow_recovery.errors import (
     StoreAccessDenied,
     StoreMisconfigured,
 )
+from airflow_recovery.model.records import ExternalObject
+from airflow_recovery.store import open_store
 from airflow_recovery.store.local import LocalStore
 from airflow_recovery.store.s3 import S3Store
-from airflow_recovery.task.inventory import list_objects
+from airflow_recovery.task import inventory
 from airflow_recovery.testing import MotoServer, S3Server
 
 KEYS = [
@@ -42,6 +45,10 @@ def folder(local_store: LocalStore) -> str:
     for key in KEYS:
         local_store.put(key, key.encode())
     return local_store.base_uri.removeprefix("file://")
+
+
+def list_objects(pattern: str, *, endpoint_url: str | None = None, **more: Any) -> tuple[ExternalObject, ...]:
+    return inventory.list_objects(pattern, open_location=partial(open_store, endpoint_url=endpoint_url), **more)
 
 
 def names(base: str, pattern: str) -> list[str]:
