@@ -122,6 +122,16 @@ def test_fault_366_a_machines_own_metadata_is_never_asked(host: str) -> None:
                 decide(location, source, Limits(allowed=("s3://lake",), written=lambda: {f"http://{shown}"}), reach)
 
 
+@pytest.mark.control
+@pytest.mark.parametrize("host", ["169.254.169.254", "[fd00:ec2::254]", "metadata.google.internal", "100.100.100.200"])
+def test_fault_366_control_without_the_list_a_metadata_service_gets_requests(
+    host: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(allowed, "is_never", lambda name: False)
+    assert decide(f"http://{host}/x.py", Source.DAG_FILE).kind == "web"
+    assert decide("s3://lake/x", Source.SETTING, reach=Reach(f"http://{host}")).kind == "s3"
+
+
 @pytest.mark.parametrize(
     "host",
     ["2852039166", "0xa9fea9fe", "0251.0376.0251.0376", "169.254.43518", "0xa9.254.169.254", "127.1", "a.b.0x7f"],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from datetime import datetime, timezone
 from pathlib import Path
 from types import SimpleNamespace
@@ -269,17 +269,18 @@ def test_fault_366_no_redirect_leads_to_a_machines_metadata(
         WebFiles(lambda url: False).read(f"{one.url}/out.py")
 
 
+@pytest.mark.parametrize("protected", [True, pytest.param(False, marks=pytest.mark.control)])
 def test_fault_366_a_name_that_stands_for_such_an_address_gets_nothing(
-    web: tuple[RecordingServer, RecordingServer], monkeypatch: pytest.MonkeyPatch
+    web: tuple[RecordingServer, RecordingServer], monkeypatch: pytest.MonkeyPatch, *, protected: bool
 ) -> None:
     one, _ = web
     one.answers["/x.py"] = content(b"1")
-    assert WebFiles().read(f"{one.url}/x.py")
     monkeypatch.setattr(code_sources, "is_never", lambda address: address == "127.0.0.1")
-    one.sent.clear()
-    with pytest.raises(CodeUnseen, match="stands for 127"):
-        WebFiles().read(f"{one.url}/x.py")
-    assert one.sent == []
+    if not protected:
+        monkeypatch.setattr(code_sources, "_check_peer", lambda connected: None)
+    with nullcontext() if not protected else pytest.raises(CodeUnseen, match="stands for 127"):
+        WebFiles().read(f"http://localhost:{one.port}/x.py")
+    assert len(one.sent) == (0 if protected else 1)
 
 
 def test_fault_368_a_name_node_redirects_to_data_nodes_that_are_named(
