@@ -31,6 +31,7 @@ from airflow_recovery.store import azure, open_store
 from airflow_recovery.store.azure import AzureStore
 from airflow_recovery.store.cloud import CloudAccess, CloudStore
 from airflow_recovery.store.google import GoogleStore
+from airflow_recovery.task import written_places
 from airflow_recovery.task.application_code import ApplicationCode
 from airflow_recovery.task.code_places import APPLICATION, Place
 from airflow_recovery.task.externals import list_external
@@ -397,6 +398,23 @@ def test_fault_367_the_default_of_a_param_is_written_in_the_dag_file_and_its_val
     assert {each.host for each in server.sent} == asked
 
 
+def submit_with(chosen: str, **settings: dict[str, str]) -> Any:
+    """Submit an application with these settings for a run that has chosen ``{{ params.chosen }}``."""
+    with DAG("d", schedule=None, start_date=datetime(2024, 1, 1, tzinfo=timezone.utc)):
+        task: Any = RecoverableSparkSubmitOperator(
+            task_id="t",
+            application=str(CODE / "writer.py"),
+            outputs=["out"],
+            application_args=["--say", "rows", "--out", "{output:out}"],
+            **settings,  # type: ignore[arg-type]
+        )
+    task.resolve_template_files()
+    return run_try(task, params={"chosen": chosen})
+
+
+ENDPOINT = "spark.hadoop.fs.s3a.endpoint"
+
+
 @pytest.mark.usefixtures("deployment", "recovery")
 @pytest.mark.parametrize(
     ("host", "is_refused"),
@@ -411,21 +429,83 @@ def test_fault_365_a_run_chooses_no_endpoint_for_sparks_own_credentials(
     submitted: Path, monkeypatch: pytest.MonkeyPatch, host: str, *, is_refused: bool
 ) -> None:
     monkeypatch.setenv("AIRFLOW__RECOVERY__ALLOWED_LOCATIONS", "https://ok.example")
-    with DAG("d", schedule=None, start_date=datetime(2024, 1, 1, tzinfo=timezone.utc)):
-        task = RecoverableSparkSubmitOperator(
-            task_id="t",
-            application=str(CODE / "writer.py"),
-            outputs=["out"],
-            conf={"spark.hadoop.fs.s3a.endpoint": "{{ params.host }}", "spark.app.name": "{{ params.host }}"},
-            application_args=["--say", "rows", "--out", "{output:out}"],
-        )
-    task.resolve_template_files()
+    conf = {ENDPOINT: "{{ params.chosen }}", "spark.app.name": "{{ params.chosen }}"}
     if is_refused:
         with pytest.raises(AirflowFailException, match="Nothing was sent"):
-            run_try(task, params={"host": host})
+            submit_with(host, conf=conf)
         assert not submitted.exists()
     else:
-        assert run_try(task, params={"host": host})["decision"] == "ran"
+        assert submit_with(host, conf=conf)["decision"] == "ran"
+
+
+@pytest.mark.usefixtures("deployment", "recovery")
+@pytest.mark.parametrize(
+    ("field", "name", "chosen"),
+    [
+        *(
+            ("conf", ENDPOINT, chosen)
+            for chosen in (
+                " https://evil.example",  # Hadoop removes blanks
+                "\thttps://evil.example",
+                "HTTPS://evil.example",
+                "ftp://evil.example",
+                "//evil.example",
+                "https://ok.example@evil.example",
+                "https://evil.example/://ok.example",
+                "https://evil.example?x=://ok.example",
+                "https://ok.example,https://evil.example",
+                "https://ok.example.evil.example",
+                "https://ok.example\\@evil.example",
+                "https://[::ffff:169.254.169.254]",
+                "2852039166",
+                "metadata.google.internal.",
+            )
+        ),
+        ("conf", "spark.hadoop.google.cloud.token.server.url", "https://evil.example"),
+        ("conf", "spark.hadoop.hive.metastore.uris", "thrift://ok.example:9083,thrift://evil.example:9083"),
+        ("conf", "spark.sql.catalog.lake.uri", "https://evil.example"),
+        ("conf", "spark.sql.catalog.lake.s3.endpoint", "https://evil.example"),
+        ("conf", "spark.executorEnv.AWS_ENDPOINT_URL_S3", "https://evil.example"),
+        ("env_vars", "AWS_ENDPOINT_URL_S3", "https://evil.example"),
+        ("env_vars", "AZURE_AUTHORITY_HOST", "evil.example"),
+        ("env_vars", "https_proxy", "http://evil.example:3128"),
+    ],
+)
+def test_fault_405_no_setting_and_no_variable_of_a_run_names_a_server(
+    submitted: Path, monkeypatch: pytest.MonkeyPatch, field: str, name: str, chosen: str
+) -> None:
+    monkeypatch.setenv("AIRFLOW__RECOVERY__ALLOWED_LOCATIONS", "https://ok.example")
+    with pytest.raises(AirflowFailException, match="Nothing was sent"):
+        submit_with(chosen, **{field: {name: "{{ params.chosen }}"}})
+    assert not submitted.exists()
+
+
+@pytest.mark.control
+@pytest.mark.usefixtures("deployment", "recovery")
+@pytest.mark.parametrize(("field", "name"), [("conf", ENDPOINT), ("env_vars", "AWS_ENDPOINT_URL_S3")])
+def test_fault_405_control_without_the_look_it_reaches_spark_submit(
+    submitted: Path, monkeypatch: pytest.MonkeyPatch, field: str, name: str
+) -> None:
+    monkeypatch.setattr(written_places, "check_settings", lambda task, check: None)
+    assert submit_with(" https://evil.example", **{field: {name: "{{ params.chosen }}"}})["decision"] == "ran"
+    assert submitted.exists()
+
+
+@pytest.mark.usefixtures("deployment", "recovery", "submitted")
+@pytest.mark.parametrize(
+    ("field", "name", "chosen"),
+    [
+        ("env_vars", "INPUT_URI", "s3://anything/x"),
+        ("conf", "spark.mine.url", "s3://anything/x"),
+        ("conf", "spark.hadoop.hive.metastore.uris", "thrift://ok.example"),
+        ("conf", ENDPOINT, ""),
+    ],
+)
+def test_an_applications_own_settings_and_allowed_servers_are_taken(
+    monkeypatch: pytest.MonkeyPatch, field: str, name: str, chosen: str
+) -> None:
+    monkeypatch.setenv("AIRFLOW__RECOVERY__ALLOWED_LOCATIONS", "https://ok.example")
+    assert submit_with(chosen, **{field: {name: "{{ params.chosen }}"}})["decision"] == "ran"
 
 
 @pytest.mark.usefixtures("deployment")
