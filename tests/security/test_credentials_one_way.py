@@ -34,7 +34,8 @@ CALLS = {
     "HTTPSConnection": {"hooks.code_sources"},
     "DeltaTable": {"results.stored_rows", "results.tables", "sinks.delta"},  # with `storage_options`, which decides
     "write_deltalake": {"sinks.delta"},
-    "load_catalog": {"results.tables", "sinks.iceberg"},  # with `catalog_properties`, which decides
+    "load_catalog": {"store.iceberg_catalog"},
+    "open_catalog": {"results.tables", "sinks.iceberg"},  # with `catalog_properties`, which decides
 }
 IMPORTS = {
     "obstore": {"store.azure", "store.cloud", "store.cloud_errors", "store.google"},
