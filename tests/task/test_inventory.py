@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from airflow_recovery import globs
 from airflow_recovery.errors import (
     ConfigurationError,
     JobDefinitionError,
@@ -266,3 +267,17 @@ def test_files_beside_a_table_are_files(local_store: LocalStore) -> None:
         local_store.put(key, b"x")
     [found] = list_objects(f"{local_store.base_uri}/lake/*.csv", vertex="raw")
     assert found.uri.endswith("lake/a.csv")
+
+
+@pytest.mark.parametrize("piece", ["{a/b,c/d}", "{a/b,a/b}", "{a/{b,c},d}"])
+def test_fault_408_a_pattern_of_a_run_does_not_use_up_the_memory(piece: str) -> None:
+    with pytest.raises(ConfigurationError, match="at most 1000 alternatives"):
+        list_objects(f"/in/{piece * 40}/x.csv", vertex="raw")
+
+
+@pytest.mark.control
+def test_fault_408_control_without_the_limit_each_pair_of_braces_multiplies_the_patterns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(globs, "MOST_ALTERNATIVES", 2**12)
+    assert [len(globs.alternatives("{a/b,c/d}" * times)) for times in (10, 11, 12)] == [2**10, 2**11, 2**12]
