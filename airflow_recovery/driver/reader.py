@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -10,6 +9,7 @@ from airflow_recovery.driver.cached import read_cached
 from airflow_recovery.driver.delta_result import read_delta
 from airflow_recovery.driver.iceberg_result import driver_tables, snapshot_files
 from airflow_recovery.driver.paths import decoded, spark_glob, spark_path
+from airflow_recovery.driver.spark_schema import read_schema
 from airflow_recovery.errors import ManifestInvalid
 from airflow_recovery.locations import TableLocation, comparable, is_table
 from airflow_recovery.model.cached_location import is_cached_location
@@ -118,9 +118,7 @@ def _columns(manifest: PartitionManifest) -> str:
 
 
 def _schema(manifest: PartitionManifest) -> StructType | None:
-    from pyspark.sql.types import StructType
-
-    return None if manifest.schema is None else StructType.fromJson(json.loads(manifest.schema))
+    return None if manifest.schema is None else read_schema(manifest.schema)
 
 
 def _reader(spark: SparkSession, schema: StructType | None) -> DataFrameReader:
