@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterator
 from contextlib import nullcontext, suppress
 from datetime import datetime, timezone
@@ -31,6 +32,8 @@ from airflow_recovery.store import azure, open_store
 from airflow_recovery.store.azure import AzureStore
 from airflow_recovery.store.cloud import CloudAccess, CloudStore
 from airflow_recovery.store.google import GoogleStore
+from airflow_recovery.store.s3 import S3Store
+from airflow_recovery.store.s3_clients import new_session
 from airflow_recovery.task import written_places
 from airflow_recovery.task.application_code import ApplicationCode
 from airflow_recovery.task.code_places import APPLICATION, Place
@@ -182,6 +185,47 @@ def test_fault_404_control_without_the_connection_the_key_of_the_process_lists_t
 ) -> None:
     monkeypatch.setattr(Stores, "opener_of", lambda self, pattern: open_store)
     assert keys_that_list(server, monkeypatch, "s3://landing/in/*.csv") == {OF_THE_PROCESS}
+
+
+class Kept(logging.Handler):
+    """All lines that are logged, as a log file has them."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.NOTSET)
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(record.getMessage())
+
+
+@pytest.mark.parametrize("protected", [True, pytest.param(False, marks=pytest.mark.control)])
+def test_no_token_and_no_secret_is_in_a_log_at_any_level(
+    web: tuple[RecordingServer, RecordingServer], *, protected: bool
+) -> None:
+    one, _ = web
+    root, auth = logging.getLogger(), [logging.getLogger(f"botocore.{name}") for name in ("auth", "endpoint")]
+    kept, level, filters = Kept(), root.level, [list(each.filters) for each in auth]
+    s3 = S3Store(
+        "s3://lake/x", endpoint_url=one.url, region_name="eu-west-1", session=new_session("ID", "THEKEY", SECRET)
+    )
+    azure_store = AzureStore(BOX, CloudAccess({"sas_key": "sv=1&sig=THEKEY"}, f"{one.url}/acc"), max_read_attempts=1)
+    root.addHandler(kept)
+    root.setLevel(logging.NOTSET)
+    try:
+        for each in auth:
+            each.filters = each.filters if protected else []
+        for opened in (s3, azure_store):
+            for ask in (lambda of: list(of.list()), lambda of: of.get("k"), lambda of: of.put("k", b"")):
+                with pytest.raises(RecoveryError):
+                    ask(opened)
+    finally:
+        root.removeHandler(kept)
+        root.setLevel(level)
+        for each, own in zip(auth, filters, strict=True):
+            each.filters = own
+    text = "\n".join(kept.lines)
+    assert (SECRET in one.secrets, "x-amz-security-token:" in text) == (True, True)
+    assert (SECRET in text, "THEKEY" in text) == (not protected, False)
 
 
 # --- redirects --------------------------------------------------------------------------------------------------------
