@@ -108,6 +108,7 @@ NEVER = (
     *("169.254.169.254", "169.254.170.2", "169.254.0.1", "fe80::1", "fe80::1%eth0", "fd00:ec2::254", "fd20:ce::254"),
     *("[fd00:ec2::254]", "::ffff:169.254.169.254", "[::ffff:a9fe:a9fe]", "64:ff9b::a9fe:a9fe", "2002:a9fe:a9fe::1"),
     *("::169.254.169.254", "metadata.google.internal", "METADATA.google.internal", "metadata.google.internal."),
+    *("::ffff:0:169.254.169.254", "2001:0:a9fe:a9fe::1"),
     *("metadata", "instance-data.ec2.internal", "168.63.129.16", "100.100.100.200"),
 )
 
