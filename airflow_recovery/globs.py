@@ -9,6 +9,8 @@ import re
 from functools import lru_cache
 from itertools import pairwise
 
+MOST_ALTERNATIVES = 1000
+"""Each pair of braces multiplies them, and a user who triggers a DAG may choose a part of the pattern."""
 _SPECIAL = re.compile(r"[*?\[{\\]")
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 _NOT_IN_CLASS = frozenset("*?[{},\\/")
@@ -35,17 +37,21 @@ def literal_start(segment: str) -> str:
 def alternatives(pattern: str) -> list[str]:
     """``pattern`` as patterns without a ``/`` inside of braces: ``{a/b,c}/*`` is ``a/b/*`` and ``c/*``.
 
-    Raises `ValueError` for a brace without its other half.
+    Raises `ValueError` for a brace without its other half, and for more than `MOST_ALTERNATIVES`.
     """
-    found = _braces_with_slash(pattern)
-    if found is None:
-        return [pattern]
-    start, end, pieces = found
-    return list(
-        dict.fromkeys(
-            each for piece in pieces for each in alternatives(f"{pattern[:start]}{piece}{pattern[end + 1 :]}")
-        )
-    )
+    found: list[str] = []
+    left = [pattern]
+    while left:
+        each = left.pop()
+        braces = _braces_with_slash(each)
+        if braces is not None:
+            start, end, pieces = braces
+            left += [f"{each[:start]}{piece}{each[end + 1 :]}" for piece in reversed(pieces)]
+        elif len(found) < MOST_ALTERNATIVES:
+            found.append(each)
+        else:
+            raise ValueError(f"expected braces with at most {MOST_ALTERNATIVES} alternatives in all, found more")
+    return list(dict.fromkeys(found))
 
 
 @lru_cache(maxsize=1024)

@@ -16,7 +16,7 @@ from fastapi import APIRouter, Depends, FastAPI, HTTPException
 
 from airflow_recovery.airflow_compat import DagAccessEntity, GetUserDep, SessionDep, requires_access_dag
 from airflow_recovery.api_server import page, rest_changes, rest_plan, rest_run
-from airflow_recovery.api_server.access import MAY_ACT, MAY_CLEAR, same_origin
+from airflow_recovery.api_server.access import MAY_ACT, MAY_CLEAR, of_every_dag, same_origin
 from airflow_recovery.api_server.audit import audit
 from airflow_recovery.api_server.bodies import described, json_body
 from airflow_recovery.api_server.compare_and_clear import RunMissing, clear, observe
@@ -104,7 +104,7 @@ def rebuild_run(dag_id: str, body: Body, session: SessionDep, user: GetUserDep) 
 
 
 # Who may edit the task instances of every DAG, as the user of ``[recovery] api_conn_id`` may. It changes nothing.
-@router.get("/description", dependencies=MAY_ACT[:1], responses=RESPONSES)
+@router.get("/description", dependencies=[Depends(of_every_dag), *MAY_ACT[:1]], responses=RESPONSES)
 def description(session: SessionDep) -> dict[str, Any]:
     """Versions, the state store back end, ``[recovery]``'s places, and the clocks of server and database."""
     return describe(session)

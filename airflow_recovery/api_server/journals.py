@@ -6,20 +6,19 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache, partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 from airflow_recovery.api_server.budget import BudgetedStore
-from airflow_recovery.api_server.reader_process import Question, Tries
+from airflow_recovery.api_server.reader_process import Question
 from airflow_recovery.api_server.readers import readers
-from airflow_recovery.api_server.readings import Access, LargeJournal
+from airflow_recovery.api_server.readings import Access, LargeJournal, Tries
 from airflow_recovery.api_server.silence import HeededStores, Silence
 from airflow_recovery.hooks.settings import RecoverySettings
 from airflow_recovery.hooks.stores import Stores, Timeouts, open_stores
 from airflow_recovery.journal.owner import check_owner
 
 if TYPE_CHECKING:
-    from airflow_recovery.attempt.task_instances import Observation
     from airflow_recovery.store.scheme import StoreSpec
 
 TIMEOUTS = Timeouts(connect_s=2.0, read_s=5.0, read_attempts=1)
@@ -65,18 +64,6 @@ def deployment_access(audit: Audit = lambda said: None, *, refuses_large: bool =
     return Access(journal, stores.results, stores.open_location, stores.may_open, is_refused, audit=audit)
 
 
-class KnownTries:
-    """The task instances of a run, and the same for another process."""
-
-    def __init__(self, observation: Observation) -> None:
-        self.observation = observation
-
-    @cached_property
-    def packed(self) -> Tries:
-        """The pickled task instances. Pickled once, for all requests that share them."""
-        return Tries.of(self.observation)
-
-
 @dataclass(frozen=True)
 class Apart:
     """A question that another process answers. The answer uses no listing from before ``asked_at``."""
@@ -111,7 +98,7 @@ _large: OrderedDict[tuple[Any, ...], None] = OrderedDict()
 
 
 def read(
-    function: Callable[..., Any], tries: KnownTries | None = None, audit: Audit = lambda said: None, **arguments: Any
+    function: Callable[..., Any], tries: Tries | None = None, audit: Audit = lambda said: None, **arguments: Any
 ) -> Any:
     """Call a function of `airflow_recovery.api_server.readings`. Return `Apart` if it needs a large journal.
 
@@ -122,16 +109,16 @@ def read(
     about = (arguments.get("question", function) if run_key is None else None, arguments["dag_id"], run_key)
     if about not in _large:
         try:
-            more = {} if tries is None else {"observation": tries.observation}
+            more = {} if tries is None else {"observation": tries.observation()}
             return function(access, **arguments, **more)
         except LargeJournal:
             _large[about] = None
             while len(_large) > _MOST_LARGE_RUNS:
                 _large.popitem(last=False)
-    return Apart(function, arguments, None if tries is None else tries.packed, audit)
+    return Apart(function, arguments, tries, audit)
 
 
-def change(function: Callable[..., Any], audit: Audit, tries: KnownTries | None = None, **arguments: Any) -> Any:
+def change(function: Callable[..., Any], audit: Audit, tries: Tries | None = None, **arguments: Any) -> Any:
     """Call a function of `airflow_recovery.api_server.changes`. Wait in this thread if another process works."""
     found = read(function, tries, audit, **arguments)
     return replace(found, most_s=CHANGE_S).ask() if isinstance(found, Apart) else found

@@ -7,7 +7,6 @@ sends three kinds of requests to the API server: may I open this location; how; 
 
 from __future__ import annotations
 
-import hashlib
 import os
 import pickle
 import resource
@@ -22,7 +21,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from airflow_recovery.api_server.budget import BudgetedStore
-from airflow_recovery.api_server.readings import Access, Kept
+from airflow_recovery.api_server.readings import Access, Kept, Tries
 from airflow_recovery.api_server.silence import HeededStore, Silence
 from airflow_recovery.attempt.task_instances import Observation
 from airflow_recovery.driver.stores import open_spec_store
@@ -32,22 +31,10 @@ from airflow_recovery.store.scheme import StoreSpec
 
 IDLE_S = 60.0
 """How long the process waits for a question before it ends."""
+NICENESS = 10
+"""If the processors are busy, the API server goes first: tasks and the viewers of other DAGs wait for it."""
 _STACK_BYTES = 1024 * 1024
 """For each thread: the memory limit counts the whole stack."""
-
-
-@dataclass(frozen=True)
-class Tries:
-    """The task instances of a run, pickled. No bytes if the process has them from an earlier question."""
-
-    digest: bytes
-    pickled: bytes | None
-
-    @classmethod
-    def of(cls, observation: Observation) -> Tries:
-        """Pickle the task instances, in an order that does not depend on the database."""
-        pickled = pickle.dumps(Observation(dict(sorted(observation.tries.items()))))
-        return cls(hashlib.sha256(pickled).digest(), pickled)
 
 
 @dataclass(frozen=True)
@@ -108,8 +95,8 @@ class Reader:
         )
         arguments = question.arguments
         if question.tries is not None:
-            if question.tries.pickled is not None:
-                self._tries = (question.tries.digest, pickle.loads(question.tries.pickled))
+            if question.tries.packed is not None:
+                self._tries = (question.tries.digest, question.tries.observation())
             assert self._tries[0] == question.tries.digest
             arguments = {**arguments, "observation": self._tries[1]}
         return getattr(import_module(question.module), question.function)(access, **arguments)
@@ -168,6 +155,7 @@ def _portable(error: RecoveryError) -> RecoveryError:
 def main() -> None:
     """Serve. Argument: the limit of memory, in bytes."""
     limit = int(sys.argv[1])
+    os.nice(NICENESS)
     resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
     threading.stack_size(_STACK_BYTES)
     questions, answers = Connection(os.dup(0), writable=False), Connection(os.dup(1), readable=False)

@@ -107,7 +107,7 @@ class _Process:
         until = time.monotonic() + most_s
         tries = question.tries
         if tries is not None and tries.digest == self._has:
-            question = replace(question, tries=replace(tries, pickled=None))
+            question = replace(question, tries=replace(tries, packed=None))
         self._has = tries.digest if tries is not None else self._has
         try:
             self._questions.send(question)

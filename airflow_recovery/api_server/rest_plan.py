@@ -20,8 +20,9 @@ from airflow_recovery.api_server.changes import AppliedPlan, apply_kept_plan
 from airflow_recovery.api_server.compare_and_clear import clear, observe
 from airflow_recovery.api_server.dag_runs import find_dag_run
 from airflow_recovery.api_server.dags import declared_otherwise
-from airflow_recovery.api_server.journals import KnownTries, change, read
+from airflow_recovery.api_server.journals import change, read
 from airflow_recovery.api_server.plan_readings import KeptPlan, PlanAnswer, read_plan
+from airflow_recovery.api_server.readings import Tries
 from airflow_recovery.api_server.rest_errors import RESPONSES
 from airflow_recovery.api_server.store_routes import StoreRoute
 from airflow_recovery.attempt.task_instances import ClearRequest
@@ -91,7 +92,7 @@ def make_plan(
     session.close()  # the connection serves others while the store is asked
     return read(
         read_plan,
-        KnownTries(tries),
+        Tries.of(tries),
         dag_id=dag_id,
         run_key=row.run_key,
         group=group,
@@ -123,7 +124,7 @@ def run_plan(
     found: AppliedPlan = change(
         apply_kept_plan,
         lambda said: audit(session, who, "airflow_recovery.run_plan", dag_id, run_id, dict(said)),
-        KnownTries(tries),
+        Tries.of(tries),
         dag_id=dag_id,
         run_key=row.run_key,
         group=group,

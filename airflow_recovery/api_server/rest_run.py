@@ -17,12 +17,13 @@ from airflow_recovery.airflow_compat import GetUserDep, create_session
 from airflow_recovery.api_server.access import MAY_READ, may_act
 from airflow_recovery.api_server.compare_and_clear import observe
 from airflow_recovery.api_server.dag_runs import RunRow, find_dag_run, newest_dag_runs
-from airflow_recovery.api_server.journals import KnownTries, read
+from airflow_recovery.api_server.journals import read
 from airflow_recovery.api_server.places import Who
 from airflow_recovery.api_server.readings import (
     KnownRun,
     RunRead,
     RunsAnswer,
+    Tries,
     read_answer,
     read_regions,
     read_run,
@@ -32,6 +33,7 @@ from airflow_recovery.api_server.rest_errors import RESPONSES
 from airflow_recovery.api_server.rest_plan import Group
 from airflow_recovery.api_server.shared_reads import kept_documents, shared_reads
 from airflow_recovery.api_server.store_routes import JSON, StoreRoute
+from airflow_recovery.journal.journal import without_garbage_collection
 from airflow_recovery.story.asked import AskedDag
 from airflow_recovery.story.question import Argument, MayAsk, Question
 from airflow_recovery.story.region_status import RegionStatus
@@ -83,7 +85,7 @@ async def get_run(
         return found.version, found.document
 
     who = Who(user.get_name(), dag_id)
-    read_version, document = await shared_reads.answer(who, (*key, row.state, tries.packed.digest), work, finish)
+    read_version, document = await shared_reads.answer(who, (*key, row.state, tries.digest), work, finish)
     version = f"{read_version}-{'acts' if can_act else 'reads'}"
     headers = {"ETag": f'"{version}"', "Cache-Control": "private, no-cache"}
     if if_none_match == f'"{version}"':
@@ -115,7 +117,7 @@ async def get_regions(  # noqa: PLR0913 - a parameter each
         "offset": offset,
         "limit": limit,
     }
-    key = ("regions", run_id, *asked.values(), tries.packed.digest)
+    key = ("regions", run_id, *asked.values(), tries.digest)
     return await _shared(
         user, dag_id, key, lambda: read(read_regions, tries, dag_id=dag_id, run_key=row.run_key, **asked)
     )
@@ -126,9 +128,11 @@ async def get_runs(dag_id: str, user: GetUserDep, limit: Annotated[int, Query(ge
     """The newest runs of a DAG, with how many regions are in which status. A run that can't be read says why."""
 
     def work() -> Any:
-        with create_session(scoped=False) as session:
+        with create_session(scoped=False) as session, without_garbage_collection():
             runs = [
-                KnownRun(row.run_id, row.run_key, row.state, row.run_after, observe(session, dag_id, row.run_id))
+                KnownRun(
+                    row.run_id, row.run_key, row.state, row.run_after, Tries.of(observe(session, dag_id, row.run_id))
+                )
                 for row in newest_dag_runs(session, dag_id, limit)
             ]
         return read(read_runs, dag_id=dag_id, runs=runs)
@@ -223,16 +227,14 @@ def _view_of(question: Question) -> QuestionView:
     return QuestionView(question.name, path, question.label, question.help, about, requires)
 
 
-async def _known(user: Any, dag_id: str, run_id: str) -> tuple[RunRow, KnownTries]:
+async def _known(user: Any, dag_id: str, run_id: str) -> tuple[RunRow, Tries]:
     """Return the run and its task instances from Airflow's database. Requests at the same time share the query."""
 
-    def work() -> tuple[RunRow, KnownTries]:
-        with create_session(scoped=False) as session:
-            row, tries = find_dag_run(session, dag_id, run_id), KnownTries(observe(session, dag_id, run_id))
-        assert tries.packed
-        return row, tries
+    def work() -> tuple[RunRow, Tries]:
+        with create_session(scoped=False) as session, without_garbage_collection():
+            return find_dag_run(session, dag_id, run_id), Tries.of(observe(session, dag_id, run_id))
 
-    found: tuple[RunRow, KnownTries] = await shared_reads.answer(
+    found: tuple[RunRow, Tries] = await shared_reads.answer(
         Who(user.get_name(), dag_id), (dag_id, "tries", run_id), work
     )
     return found

@@ -18,6 +18,8 @@ class Right(Flag):
     """Abort unfinished multipart uploads."""
     UPLOADS = auto()
     """List unfinished multipart uploads."""
+    XCOMS = auto()
+    """Write and read the XComs that operators leave, below ``_xcoms/``."""
 
 
 READING = Right.LIST | Right.GET
@@ -68,7 +70,7 @@ _NEEDS = {
         ("worker-journal and driver-journal", "worker-results and driver-results"),
         spark=True,
         asks_api_server=True,
-        advised=Right.UPLOADS,
+        advised=Right.UPLOADS | Right.XCOMS,
     ),
     Component.API_SERVER: replace(_READS, buttons=(Right.PUT, Right.DELETE)),
     Component.TRIGGERER: _READS,

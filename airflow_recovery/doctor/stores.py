@@ -12,6 +12,7 @@ from airflow_recovery.doctor.clocks import check_clock
 from airflow_recovery.doctor.components import Right
 from airflow_recovery.doctor.result import CheckResult, not_checked, ok, warning, wrong
 from airflow_recovery.errors import ConfigurationError, ObjectMissing, RecordInvalid, StoreError
+from airflow_recovery.journal.layout import xcoms_key
 from airflow_recovery.journal.owner import check_owner, check_results
 from airflow_recovery.locations import comparable
 from airflow_recovery.store.lifecycle import ExpiryRule, kept_after_deletion, rule_text
@@ -28,9 +29,26 @@ _NAMES = {
     Right.GET: "get",
     Right.UPLOADS: "list unfinished uploads",
     Right.ABORT: "abort uploads",
+    Right.XCOMS: "put and get XComs (_xcoms/)",
     Right.DELETE: "delete",
 }
 """The rights' names, in the order in which they are tried."""
+
+_ADVISED = {
+    Right.UPLOADS: (
+        "unfinished uploads to the",
+        "Give this role s3:ListBucketMultipartUploads on the bucket, as the policy worker-results of docs/s3.md does, "
+        "and on each bucket with an output at a location of your own. Without this right, recovery may register an "
+        "operator's output although its job has ended in the middle of a commit to S3: some of the rows are missing "
+        "then (docs/finished-writes.md).",
+    ),
+    Right.XCOMS: (
+        "XComs in the",
+        "Give this role s3:PutObject and s3:GetObject on */_xcoms/*, as the policy worker-results of docs/s3.md does. "
+        "Without these rights, the task of an operator that leaves XComs fails after its job has succeeded.",
+    ),
+}
+"""For each right that is only advised: how the name of its check begins, and the next step."""
 
 _BUTTONS = {"journal": "restart, pin and release buttons", "results": "release button"}
 """What can't be pressed where the rights that buttons need are missing there."""
@@ -123,8 +141,9 @@ def check_store(
             )
         elif buttons:
             yield ok(f"{_BUTTONS[what]} of the Recovery tab", told)
-        if advised and isinstance(store, UploadStore):
-            yield _check_advised(what, *_told(store, advised, failed))
+        for right in _ADVISED:
+            if right in advised and (right is not Right.UPLOADS or isinstance(store, UploadStore)):
+                yield _check_advised(what, right, *_told(store, right, failed))
         if tried.written_s is not None:
             began_s, ended_s, told_s = tried.written_s
             yield check_clock(f"clock of the {what}", "the store", began_s, ended_s, told_s, unit_s=1.0)
@@ -132,24 +151,17 @@ def check_store(
             yield from _check_promises(what, store, token)
     finally:
         with suppress(StoreError):
-            store.delete([key])
-    if Right.PUT in wanted and not failed:
+            store.delete([key, tried.xcoms])
+    if wanted & (Right.PUT | Right.XCOMS) and not failed:
         yield from _check_removed(what, store, token, may_delete=Right.DELETE in wanted)
 
 
-def _check_advised(what: str, told: str, found: str) -> CheckResult:
-    check = f"unfinished uploads to the {what}"
+def _check_advised(what: str, right: Right, told: str, found: str) -> CheckResult:
+    name, next_step = _ADVISED[right]
+    check = f"{name} {what}"
     if not found:
         return ok(check, told)
-    return warning(
-        check,
-        recommended=f"to {told}",
-        found=found,
-        next_step="Give this role s3:ListBucketMultipartUploads on the bucket, as the policy worker-results of "
-        "docs/s3.md does, and on each bucket with an output at a location of your own. Without this right, recovery "
-        "may register an operator's output although its job has ended in the middle of a commit to S3: some of the "
-        "rows are missing then (docs/finished-writes.md).",
-    )
+    return warning(check, recommended=f"to {told}", found=found, next_step=next_step)
 
 
 def check_expiry(journal: ObjectStore) -> Iterator[CheckResult]:
@@ -227,6 +239,7 @@ class _Tried:
     def __init__(self, store: ObjectStore, key: str) -> None:
         self._store = store
         self._key = key
+        self.xcoms = xcoms_key(FOLDER, key.rpartition("/")[2])
         self._written_s: tuple[float, float] | None = None
         self._stored_s: float | None = None
 
@@ -256,6 +269,9 @@ class _Tried:
             # What is not there is told from what is denied to who may list.
             with suppress(ObjectMissing):
                 self._stored_s = self._store.get(self._key).info.modified_s
+        elif right is Right.XCOMS:
+            self._store.put(self.xcoms, b"airflow recovery doctor")
+            self._store.get(self.xcoms)
         elif right is Right.DELETE:
             self._store.delete([self._key])
         elif right is Right.UPLOADS and isinstance(self._store, UploadStore):

@@ -72,7 +72,7 @@ def read_failure(spec: RegionSpec) -> Failure | None:
     """
     text = _read(_failure_path(spec))
     if text is not None:
-        return from_json(Failure, json.loads(text))
+        return _failure_of(text)
     store = open_spec_store(spec.results)
     return read_failure_at(store, key_below(store.base_uri, spec.location))
 
@@ -80,8 +80,16 @@ def read_failure(spec: RegionSpec) -> Failure | None:
 def read_failure_at(store: ObjectStore, prefix: str) -> Failure | None:
     """As `read_failure`, of the attempt whose results are below ``prefix`` in ``store``."""
     try:
-        return from_json(Failure, json.loads(store.get(f"{prefix}/{FAILURE_OBJECT}").body))
+        return _failure_of(store.get(f"{prefix}/{FAILURE_OBJECT}").body)
     except ObjectMissing:
+        return None
+
+
+def _failure_of(text: str | bytes) -> Failure | None:
+    """Read a report. Return `None` for another text: all who may write results can put one there."""
+    try:
+        return from_json(Failure, json.loads(text))
+    except (ValueError, RecursionError):
         return None
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from airflow_recovery.driver.delta_result import read_delta
 from airflow_recovery.driver.iceberg_result import driver_tables, snapshot_files
 from airflow_recovery.driver.paths import as_decoded, decoded, spark_glob, spark_path
+from airflow_recovery.driver.spark_schema import read_schema
 from airflow_recovery.errors import ManifestInvalid
 from airflow_recovery.locations import TableLocation, is_table
 from airflow_recovery.model.manifest import PartitionManifest
@@ -119,9 +119,7 @@ def _columns(manifest: PartitionManifest) -> str:
 
 
 def _schema(manifest: PartitionManifest) -> StructType | None:
-    from pyspark.sql.types import StructType
-
-    return None if manifest.schema is None else StructType.fromJson(json.loads(manifest.schema))
+    return None if manifest.schema is None else read_schema(manifest.schema)
 
 
 def _reader(spark: SparkSession, schema: StructType | None) -> DataFrameReader:

@@ -194,7 +194,7 @@ FORMS: tuple[tuple[tuple[str, ...], re.Pattern[str], Replacement], ...] = (
         ),
         _named,
     ),
-    (_HINTS, _form(rf"[._-]\w{{0,20}}{_NAME}", r"(?:[ ]{2,}|\t)[ \t]*", r"\S+", r"(?=[ \t]*$)"), _named),
+    (_HINTS, _form(rf"[._-]\w{{0,20}}{_NAME}", r"(?:[ ]{2}|\t)[ \t]*", r"\S+", r"(?=[ \t]*$)"), _named),
     (_HINTS, _form(rf"^{_CELL}[\w.-]{{0,80}}{_NAME}", _CELL, r"[^\s|\u2502\u2503]+", rf"(?={_CELL}$)"), _named),
     # IDENTIFIED BY 'x', SET PASSWORD FOR ann = 'x'
     (("identified",), _form("identified", r"\s+(?:with\s+\S+\s+)?by\s+(?:password\s+)?"), _named),

@@ -23,6 +23,11 @@ _AFTER_SLASH = "0"
 """The character behind the slash: where the keys end that are below a folder."""
 
 
+def is_large(objects: int) -> bool:
+    """Return whether so many objects are more than one page of a listing."""
+    return objects > PAGE_KEYS
+
+
 def list_sharded(store: ObjectStore, layout: JournalLayout, regions: Iterable[str]) -> Iterator[ObjectInfo]:
     """All objects of the journal in key order, but for heartbeats, whether of ``regions`` or not.
 

@@ -141,7 +141,7 @@ class RecoveringOperator(BaseOperator):
         self.xcoms_counted: Mapping[str, bool] = {}
         """As in `Run`."""
         self._params_as_written: list[Any] = []
-        self._conf_as_written: dict[str, Any] = {}
+        self._settings_as_written: dict[str, dict[str, Any]] = {}
         self._lineage = NO_LINEAGE
         self.spark_application_id: str | None = None
         self._application: SparkApplication | None = None
@@ -193,8 +193,10 @@ class RecoveringOperator(BaseOperator):
         dag = self.get_dag()
         params: list[Any] = [self.params, *([dag.params] if dag is not None else [])]
         self._params_as_written = [getattr(param, "value", None) for each in params for param in each.values()]
-        conf = getattr(self, "conf", None)
-        self._conf_as_written = dict(conf) if isinstance(conf, Mapping) else {}
+        settings = {name: getattr(self, name, None) for name in ("conf", "env_vars")}
+        self._settings_as_written = {
+            name: dict(given) for name, given in settings.items() if isinstance(given, Mapping)
+        }
 
     def execute(self, context: Context) -> Any:
         """One try. Returns `summary_of` it. Raises Airflow's fail and skip exceptions where a retry can't help."""

@@ -32,6 +32,7 @@ from airflow_recovery.model.keys import RegionKey
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
 from airflow_recovery.model.records import ExternalObject
 from airflow_recovery.results.table_line import OwnCommits, TableCommit, TableLine
+from airflow_recovery.store.iceberg_catalog import open_catalog
 
 if TYPE_CHECKING:
     import deltalake
@@ -318,7 +319,6 @@ class Tables:
     def _catalog(self, location: TableLocation) -> Catalog:
         """Raises `ConfigurationError` for one that nobody has configured, and what it raises where it is connected."""
         try:
-            from pyiceberg.catalog import load_catalog
             from pyiceberg.exceptions import NotInstalledError
         except ImportError as error:
             raise ConfigurationError(
@@ -328,7 +328,7 @@ class Tables:
         if location.catalog not in self._catalogs:
             properties = dict(self._catalog_properties(location.catalog))
             try:
-                self._catalogs[location.catalog] = load_catalog(location.catalog, **properties)
+                self._catalogs[location.catalog] = open_catalog(location.catalog, properties)
             except ValueError as error:  # pyiceberg's word for no catalog of that name, or of a kind it does not know
                 # It may name the properties, of which some are secrets.
                 secrets = (value for name, value in properties.items() if value and name != "type")

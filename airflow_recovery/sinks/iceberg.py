@@ -43,6 +43,7 @@ from airflow_recovery.sinks.declaration import CommittingSink, check_replaced_ro
 from airflow_recovery.sinks.own_rows import OwnRows, rows_of_key
 from airflow_recovery.sinks.owners import check_adoptable, check_owners, no_keys
 from airflow_recovery.sinks.staged import StagedRows, check_lake_columns, with_key
+from airflow_recovery.store.iceberg_catalog import open_catalog
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -382,9 +383,8 @@ class _IcebergCommitter:
 
     @cached_property
     def _catalog(self) -> Catalog:
-        from pyiceberg.catalog import load_catalog
-
-        return load_catalog(self._location.catalog, **self._resources.catalog_properties(self._location.catalog))
+        name = self._location.catalog
+        return open_catalog(name, self._resources.catalog_properties(name))
 
     def _load(self) -> Table:
         from pyiceberg.exceptions import NoSuchTableError

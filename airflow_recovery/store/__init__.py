@@ -11,6 +11,7 @@
     allowed        whether the credentials may be used at a location, without I/O
     opening        from a URI to a store
     encryption     what a bucket is told to encrypt with
+    iceberg_catalog  a catalog of Iceberg tables, whose files are opened as the catalog says
     lifecycle      the bucket's own rules that delete objects
     timed          a store whose requests are timed
 

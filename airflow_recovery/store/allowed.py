@@ -155,7 +155,8 @@ def is_never(host: str) -> bool:
         return host.lower().rstrip(".") in _METADATA_NAMES
     addresses = [address]
     if isinstance(address, IPv6Address):
-        addresses += [inner for inner in (address.ipv4_mapped, address.sixtofour) if inner is not None]
+        carried = (address.ipv4_mapped, address.sixtofour, *(address.teredo or ()))
+        addresses += [inner for inner in carried if inner is not None]
         if any(address in network for network in _IPV4_IN_IPV6):
             addresses.append(IPv4Address(int(address) & 0xFFFFFFFF))
     return any(each in network for each in addresses for network in _NEVER if each.version == network.version)
@@ -299,4 +300,4 @@ _NEVER = tuple(
         *("168.63.129.16/32", "100.100.100.200/32", "192.0.0.192/32"),  # Azure, Alibaba, Oracle
     )
 )
-_IPV4_IN_IPV6 = (IPv6Network("::/96"), IPv6Network("64:ff9b::/96"), IPv6Network("64:ff9b:1::/48"))
+_IPV4_IN_IPV6 = tuple(map(IPv6Network, ("::/96", "::ffff:0:0:0/96", "64:ff9b::/96", "64:ff9b:1::/48")))

@@ -6,7 +6,9 @@ resources that nobody here uses.
 
 from __future__ import annotations
 
+import logging
 import os
+import re
 import threading
 from collections.abc import Callable
 from functools import cache
@@ -23,6 +25,24 @@ if TYPE_CHECKING:
     AnySession = boto3.session.Session | botocore.session.Session
 
 T = TypeVar("T")
+
+_TOKEN = re.compile(r"(x-amz-security-token['\"]?:\s*(?:b?['\"])?)[^'\"\s,}]+", re.IGNORECASE)
+
+
+class _WithoutTokens(logging.Filter):
+    """Masks the session token of a role in the debug log of botocore: Airflow's masker does not know it."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Mask the record. It is always logged."""
+        text = record.getMessage()
+        masked = _TOKEN.sub(r"\1***", text)
+        if masked != text:
+            record.msg, record.args = masked, None
+        return True
+
+
+for _name in ("botocore.auth", "botocore.endpoint"):
+    logging.getLogger(_name).addFilter(_WithoutTokens())
 
 _SERVICE = "s3"
 SERVICES = (_SERVICE, "sts", "sso", "sso-oidc", "signin")

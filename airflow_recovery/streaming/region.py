@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from airflow_recovery.driver.attempt_result import AttemptResult
 from airflow_recovery.driver.paths import spark_path
 from airflow_recovery.driver.progress import Progress, is_remote
+from airflow_recovery.driver.spark_schema import read_schema
 from airflow_recovery.driver.vertex_pass import OpenRegion, VertexPass
 from airflow_recovery.errors import ChannelEvicted, JobDefinitionError
 from airflow_recovery.job.accumulators import Accumulators
@@ -140,8 +140,6 @@ class _StreamingRegion:
         return frame
 
     def _read(self, source: ChannelInput) -> DataFrame:
-        from pyspark.sql.types import StructType
-
         from airflow_recovery.streaming.source import SOURCE, ChannelReading, ChannelSource
 
         spark, spec = self._region.spark, self._region.spec
@@ -149,7 +147,7 @@ class _StreamingRegion:
         spark.dataSource.register(ChannelSource)
         lineage = lineage_key(CheckpointFolder(spec.identity, spec.region), checkpoints_of(spec.attempt, spec.folder))
         reading = ChannelReading(spec.results, source.identity, spec.attempt, self._streaming.max_rows, lineage)
-        schema = StructType.fromJson(json.loads(state.schema))
+        schema = read_schema(state.schema)
         return spark.readStream.format(SOURCE).schema(schema).options(**reading.options()).load()
 
     def _open(self, frame: DataFrame) -> OpenStream:

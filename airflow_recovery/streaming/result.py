@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import time
 from typing import TYPE_CHECKING
 
 from airflow_recovery.driver.paths import spark_glob
+from airflow_recovery.driver.spark_schema import read_schema
 from airflow_recovery.driver.writer import write_result
 from airflow_recovery.streaming.client import ChannelClient
 from airflow_recovery.streaming.ends import channel_client
@@ -23,8 +23,6 @@ def compact(stream: OpenStream, result: str) -> PartitionManifest:
 
     Of a running table (``complete``) it is the newest batch alone. Raises as `write_result`.
     """
-    from pyspark.sql.types import StructType
-
     region, spec = stream.region, stream.region.spec
     streaming = StreamingSpec.of(spec)
     channel, newest = streaming.input, streaming.output_mode == "complete"
@@ -35,7 +33,7 @@ def compact(stream: OpenStream, result: str) -> PartitionManifest:
         uris = [*_uris(client, region.store.base_uri, newest=newest), *uris]
         if newest and uris:
             break
-    schema = StructType.fromJson(json.loads(stream.schema))
+    schema = read_schema(stream.schema)
     started = time.monotonic()
     frame = (
         region.spark.read.option("ignoreMissingFiles", "false")

@@ -8,7 +8,6 @@ fails deletes what it has written; what a killed one leaves is swept at the chan
 from __future__ import annotations
 
 import io
-import json
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -17,6 +16,7 @@ from enum import Enum
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from airflow_recovery.driver.spark_schema import read_schema
 from airflow_recovery.driver.stores import open_spec_store
 from airflow_recovery.errors import StoreError
 from airflow_recovery.store.scheme import StoreSpec
@@ -177,9 +177,8 @@ class _Task:
 def arrow_schema(schema: str) -> pa.Schema:
     """As Spark takes it from a Python data source: times are UTC, whatever the session's time zone is."""
     from pyspark.sql.pandas.types import to_arrow_schema
-    from pyspark.sql.types import StructType
 
-    return to_arrow_schema(StructType.fromJson(json.loads(schema)), timezone="UTC")
+    return to_arrow_schema(read_schema(schema), timezone="UTC")
 
 
 def as_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:

@@ -15,7 +15,7 @@ from airflow_recovery.job.enumerators import ResumedEnumerator
 from airflow_recovery.job.parallelism import PerFile
 from airflow_recovery.job.sources import Dates, FilePattern
 from airflow_recovery.job.templates import uses_subtask
-from airflow_recovery.locations import VERSION, is_published, is_table, scheme_of
+from airflow_recovery.locations import VERSION, is_published, is_table
 from airflow_recovery.model.mode import BATCH, answers_of
 from airflow_recovery.model.records import ExternalObject
 from airflow_recovery.model.split import Split
@@ -82,9 +82,10 @@ class Unreadable:
 def list_external(
     stores: Stores, pattern: str, vertex: str, *, reads_tables: bool = False, unreadable: Unreadable | None = None
 ) -> tuple[ExternalObject, ...]:
-    """The objects that ``pattern`` names now, reached as the journal is. Raises if there is none.
+    """The objects that ``pattern`` names now. Raises if there is none.
 
-    Raises `LocationNotAllowed`, before anything is sent, for a place where the credentials may not be used.
+    Uses the connection of the results, as the Spark driver does that reads them. Raises `LocationNotAllowed`, before
+    anything is sent, for a place where the credentials may not be used.
 
     Of another DAG's published result its files, and no others. ``reads_tables``: see `list_objects`. ``unreadable``
     gets what the listing shows beside.
@@ -103,21 +104,10 @@ def list_external(
             for manifest in manifests
             for uri, file in zip(manifest.uris(), manifest.objects, strict=True)
         )
-    if scheme_of(pattern) != "s3":
-        return list_objects(
-            pattern,
-            vertex=vertex,
-            open_location=stores.opener_of(pattern),
-            reads_tables=reads_tables,
-            archived=unreadable.archived,
-        )
-    stores.opener_of(pattern)  # raises if the pattern is not allowed
-    spec = stores.journal_spec if stores.journal_spec.endpoint_url else stores.results_spec
     return list_objects(
         pattern,
         vertex=vertex,
-        endpoint_url=spec.endpoint_url,
-        region_name=spec.region_name,
+        open_location=stores.opener_of(pattern),
         reads_tables=reads_tables,
         archived=unreadable.archived,
     )

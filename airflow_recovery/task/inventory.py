@@ -5,16 +5,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
-from functools import partial
 
 from airflow_recovery.errors import ConfigurationError, JobDefinitionError, ObjectMissing, StoreAccessDenied
 from airflow_recovery.globs import alternatives, is_glob, literal_start, matcher
 from airflow_recovery.locations import comparable, scheme_of
 from airflow_recovery.model.location import LOG_FOLDERS, is_hidden_from_spark, table_of_log
 from airflow_recovery.model.records import ExternalObject
-from airflow_recovery.store.allowed import Source
 from airflow_recovery.store.object_store import ObjectInfo, ObjectStore
-from airflow_recovery.store.opening import open_store
 
 _DATA_OF_ICEBERG = "data"
 _ENDINGS = (".avro", ".orc", ".parquet")
@@ -25,9 +22,7 @@ def list_objects(
     pattern: str,
     *,
     vertex: str,
-    endpoint_url: str | None = None,
-    region_name: str | None = None,
-    open_location: Callable[[str], ObjectStore] | None = None,
+    open_location: Callable[[str], ObjectStore],
     reads_tables: bool = False,
     archived: dict[str, str] | None = None,
 ) -> tuple[ExternalObject, ...]:
@@ -40,7 +35,7 @@ def list_objects(
     (``a//b.csv``): Hadoop can't name them, and Spark would read ``a/b.csv``. A local object's etag is its content's
     hash.
 
-    ``open_location`` opens its store; without it, credentials are the process's own.
+    ``open_location`` opens the store of a folder. It decides which credentials are used.
 
     Files alone do not tell what a table has: a delete of a partition or a RESTORE writes to its log only. With
     ``reads_tables`` the newest commit in the log of each table that is listed is one of the objects.
@@ -51,14 +46,11 @@ def list_objects(
     Without ``reads_tables``, raises `JobDefinitionError` for files of a table.
     """
     found: dict[str, ExternalObject] = {}
-    # Who gives no ``open_location`` has decided before that ``pattern`` is allowed.
-    decided = partial(open_store, source=Source.SETTING, endpoint_url=endpoint_url, region_name=region_name)
-    open_at = open_location or decided
     for base, segments in _alternatives(pattern):
-        store = open_at(base)
+        store = open_location(base)
         files, logs = _listed(store, segments)
         above = _table_above(base, segments, files)
-        tables = [(store, logs)] + ([(around := open_at(above), _logs_of(around))] if above else [])
+        tables = [(store, logs)] + ([(around := open_location(above), _logs_of(around))] if above else [])
         for at, its_logs in tables:
             if its_logs and not reads_tables:
                 table, log = next(iter(its_logs.items()))

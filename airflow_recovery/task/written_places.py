@@ -28,7 +28,19 @@ OF_THE_DEPLOYMENT = frozenset(
 """Variables that the deployment or the schedule decides. Not ``conf``, ``params``, ``run_id`` and XComs."""
 
 _ROOT = re.compile(r"[a-z][a-z0-9]*://[^\s/'\"`,;|&<>(){}?#]+")
-_HOST = re.compile(r"(?:spark\.hadoop\.)?fs\..*(?:endpoint|url|uri|host)", re.IGNORECASE)
+_SERVER = "(?:endpoint|ur[il]|host|proxy|authority)"
+_VARIABLE = rf"(?:(?:AWS|AZURE|GCE|GOOGLE|IDENTITY|MSI|STORAGE)_.*{_SERVER}.*|.*_proxy)"
+_VARIABLES_IN_CONF = r"spark\.(?:executorEnv|yarn\.appMasterEnv|kubernetes\.driverEnv)\."
+_NAMES_SERVER = {
+    "conf": re.compile(
+        rf"(?:spark\.hadoop|fs|spark\.sql\.catalog)\..*{_SERVER}.*|{_VARIABLES_IN_CONF}{_VARIABLE}", re.IGNORECASE
+    ),
+    "env_vars": re.compile(_VARIABLE, re.IGNORECASE),
+}
+"""Names of settings and variables that choose a server to which Spark, a driver or an SDK sends credentials."""
+_ADDRESS = re.compile(r"(?:k8s://)?(?:(?P<scheme>[a-z][a-z0-9+.-]*)://)?(?P<rest>.*)", re.IGNORECASE | re.DOTALL)
+_BLANKS = "".join(map(chr, range(33)))
+"""Java's and Hadoop's programs remove these characters around a setting before they use it."""
 _ENDS_ROOT = re.compile(r"[\s/'\"`,;|&<>()?#]")
 _EXPRESSION = re.compile(r"\{\{.*?\}\}|\{%.*?%\}|\{#.*?#\}", re.DOTALL)
 _NOT_WRITTEN = re.compile(r"_?dag|_?task_group|params|doc(?:_\w+)?|.*__init_kwargs|_as_written")
@@ -65,16 +77,26 @@ def written_places(context: Mapping[str, Any], dag: Any, job: Job | None = None)
 
 
 def check_settings(task: Any, check: Callable[[str], object]) -> None:
-    """Call ``check`` for each host that a run has chosen in a setting of Spark that names a server for credentials.
+    """Call ``check`` for each server that a run has chosen in ``conf`` and ``env_vars`` of an operator.
 
-    ``task``: an operator of ours that Airflow has rendered.
+    Spark, our driver and the SDKs would send credentials there (`_NAMES_SERVER`). ``task``: an operator of ours that
+    Airflow has rendered.
     """
-    rendered = getattr(task, "conf", None)
-    for name, text in getattr(task, "_conf_as_written", {}).items():
-        is_chosen = isinstance(text, str) and is_template(text) and not _is_of_deployment(text, frozenset())
-        host = rendered.get(name) if isinstance(rendered, Mapping) and is_chosen and _HOST.match(str(name)) else None
-        if host:
-            check(str(host) if "://" in str(host) else f"https://{host}")
+    for field, written in getattr(task, "_settings_as_written", {}).items():
+        rendered = getattr(task, field, None)
+        for name, text in written.items():
+            is_chosen = isinstance(text, str) and is_template(text) and not _is_of_deployment(text, frozenset())
+            if is_chosen and _NAMES_SERVER[field].fullmatch(str(name)) and isinstance(rendered, Mapping):
+                for address in _addresses(str(rendered.get(name) or "")):
+                    check(address)
+
+
+def _addresses(text: str) -> Iterator[str]:
+    """Each server in the value of a setting, as a web address: only the host counts, whatever scheme is in front."""
+    for each in text.split(","):
+        found = _ADDRESS.fullmatch(each.strip(_BLANKS))
+        if found is not None and found["rest"]:
+            yield f"{'http' if (found['scheme'] or '').lower() == 'http' else 'https'}://{found['rest']}"
 
 
 def roots_in(text: str, render: Callable[[str], str], constants: Iterable[str] = ()) -> set[str]:

@@ -95,3 +95,22 @@ def test_who_may_edit_every_dag_may_ask(
     assert asked == [("PUT", "TASK_INSTANCE", None)]
     assert ("journal" in found.json()) is granted
     assert rest.get("/description", user=None).status_code == 401
+
+
+@pytest.mark.parametrize("protected", [True, pytest.param(False, marks=pytest.mark.control)])
+def test_fault_407_who_may_edit_one_dag_is_not_told_of_the_deployment(
+    session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, protected: bool
+) -> None:
+    rest = RestWorld(tmp_path, monkeypatch)
+    overrides = app_module.app.dependency_overrides
+    del overrides[access.MAY_ACT[0].dependency]
+    overrides[_get_session] = lambda: session
+    manager = SimpleNamespace(is_authorized_dag=lambda *, details, **asked: details.id == "mine")
+    monkeypatch.setattr(security, "get_auth_manager", lambda: manager)
+    monkeypatch.setattr(DagModel, "get_team_name", lambda dag_id: None)
+    if not protected:
+        overrides[access.of_every_dag] = lambda: None
+    assert rest.get("/description").status_code == 403
+    found = rest.get("/description?dag_id=mine")
+    assert found.status_code == (422 if protected else 200)
+    assert ("journal" in found.json()) is not protected

@@ -242,16 +242,24 @@ def test_each_role_that_is_asked_for_the_owners_may_read_them(server: MotoServer
 
 @pytest.mark.s3
 @pytest.mark.parametrize("may", [True, False])
-def test_a_worker_that_may_not_list_uploads_is_told_what_follows(server: MotoServer, may: bool) -> None:
+@pytest.mark.parametrize(
+    ("check", "action", "follows"),
+    [
+        ("unfinished uploads to the results", "s3:ListBucketMultipartUploads", "some of the rows are missing"),
+        ("XComs in the results", "s3:PutObject", "fails after its job has succeeded"),
+        ("XComs in the results", "s3:GetObject", "fails after its job has succeeded"),
+    ],
+)
+def test_a_worker_without_a_right_that_is_advised_is_told_what_follows(
+    server: MotoServer, check: str, action: str, follows: str, *, may: bool
+) -> None:
     statements = documented(PAGE.read_text())["worker-results"]
     if not may:
-        left_out = {"s3:ListBucketMultipartUploads"}
-        statements = tuple(replace(each, actions=tuple({*each.actions} - left_out)) for each in statements)
-    needed = Component.WORKER.needs.results
-    found = as_documented(server, Component.WORKER, statements, needed, "results")
-    (told,) = (each for each in found if each.check == "unfinished uploads to the results")
+        statements = tuple(replace(each, actions=tuple({*each.actions} - {action})) for each in statements)
+    found = as_documented(server, Component.WORKER, statements, Component.WORKER.needs.results, "results")
+    (told,) = (each for each in found if each.check == check)
     assert told.status is (Status.OK if may else Status.WARNING)
-    assert ("some of the rows are missing" in told.next_step) is not may
+    assert (follows in told.next_step) is not may
     assert wrongs(found) == {}
 
 

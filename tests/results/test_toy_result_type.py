@@ -123,7 +123,7 @@ def total_of(recovery: Path, spark: SparkSession) -> int:
     assert current is not None
     assert current.outcome is not None
     (output,) = current.outcome.outputs
-    return int(spark.read.parquet(*output.uris()).first()[0])  # type: ignore[index]
+    return int(spark.read.parquet(*output.uris()).first()[0])
 
 
 @pytest.mark.spark

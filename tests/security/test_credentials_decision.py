@@ -109,6 +109,7 @@ NEVER = (
     *("169.254.169.254", "169.254.170.2", "169.254.0.1", "fe80::1", "fe80::1%eth0", "fd00:ec2::254", "fd20:ce::254"),
     *("[fd00:ec2::254]", "::ffff:169.254.169.254", "[::ffff:a9fe:a9fe]", "64:ff9b::a9fe:a9fe", "2002:a9fe:a9fe::1"),
     *("::169.254.169.254", "metadata.google.internal", "METADATA.google.internal", "metadata.google.internal."),
+    *("::ffff:0:169.254.169.254", "2001:0:a9fe:a9fe::1"),
     *("metadata", "instance-data.ec2.internal", "168.63.129.16", "100.100.100.200"),
 )
 
@@ -121,6 +122,16 @@ def test_fault_366_a_machines_own_metadata_is_never_asked(host: str) -> None:
         for location, reach in ((f"http://{shown}/x.py", Reach()), ("s3://lake/x", Reach(f"http://{shown}"))):
             with pytest.raises(LocationNotAllowed):
                 decide(location, source, Limits(allowed=("s3://lake",), written=lambda: {f"http://{shown}"}), reach)
+
+
+@pytest.mark.control
+@pytest.mark.parametrize("host", ["169.254.169.254", "[fd00:ec2::254]", "metadata.google.internal", "100.100.100.200"])
+def test_fault_366_control_without_the_list_a_metadata_service_gets_requests(
+    host: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(allowed, "is_never", lambda name: False)
+    assert decide(f"http://{host}/x.py", Source.DAG_FILE).kind == "web"
+    assert decide("s3://lake/x", Source.SETTING, reach=Reach(f"http://{host}")).kind == "s3"
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ CALLS = {
     "StoreAccess": {"store.azure", "store.cloud", "store.google", "store.s3_scheme", "store.scheme"},
     "S3Access": {"hooks.s3_connection", "store.s3_scheme"},
     "store_at": {"hooks.stores", "store.opening"},
-    "open_store": {"console.deployment", "driver.stores", "hooks.stores", "task.inventory"},
+    "open_store": {"console.deployment", "driver.stores", "hooks.stores"},
     "S3Clients": {"store.s3", "store.s3_clients"},
     "new_session": {"hooks.s3_connection", "store.s3_clients", "store.s3_scheme"},
     "AwsBaseHook": {"hooks.s3_connection"},
@@ -36,7 +36,8 @@ CALLS = {
     "HTTPSConnection": {"hooks.code_sources"},
     "DeltaTable": {"results.stored_rows", "results.tables", "sinks.delta"},  # with `storage_options`, which decides
     "write_deltalake": {"sinks.delta"},
-    "load_catalog": {"results.tables", "sinks.iceberg"},  # with `catalog_properties`, which decides
+    "load_catalog": {"store.iceberg_catalog"},
+    "open_catalog": {"results.tables", "sinks.iceberg"},  # with `catalog_properties`, which decides
 }
 IMPORTS = {
     "obstore": {"store.azure", "store.cloud", "store.cloud_errors", "store.google"},

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from datetime import datetime, timezone
 from pathlib import Path
 from types import SimpleNamespace
@@ -27,13 +28,17 @@ from airflow_recovery.hooks.settings import RecoverySettings
 from airflow_recovery.hooks.sinks import AirflowSinkResources
 from airflow_recovery.hooks.stores import Stores, Timeouts, open_stores
 from airflow_recovery.operators import RecoverableSparkSubmitOperator
-from airflow_recovery.store import azure
+from airflow_recovery.store import azure, open_store
 from airflow_recovery.store.azure import AzureStore
 from airflow_recovery.store.cloud import CloudStore
 from airflow_recovery.store.google import GoogleStore
+from airflow_recovery.store.s3 import S3Store
+from airflow_recovery.store.s3_clients import new_session
 from airflow_recovery.store.scheme import StoreAccess
+from airflow_recovery.task import written_places
 from airflow_recovery.task.application_code import ApplicationCode
 from airflow_recovery.task.code_places import APPLICATION, Place
+from airflow_recovery.task.externals import list_external
 
 SECRET = "THESECRET"
 BOX = "abfss://box@acc.dfs.core.windows.net"
@@ -155,6 +160,75 @@ def test_fault_367_a_run_chooses_no_catalog(server: RecordingServer) -> None:
     assert AirflowSinkResources(stores_of("iceberg://lake")).catalog_properties("lake")
 
 
+OF_THE_PROCESS = "KEYOFTHEPROCESS"
+
+
+def keys_that_list(server: RecordingServer, monkeypatch: pytest.MonkeyPatch, pattern: str) -> set[str]:
+    """Which of the two keys the requests have that list ``pattern``."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", OF_THE_PROCESS)
+    with pytest.raises(RecoveryError, match="403"):
+        list_external(stores_of("s3://landing"), pattern, "raw")
+    return {key for key in (SECRET, OF_THE_PROCESS) if key in server.secrets}
+
+
+@pytest.mark.usefixtures("deployment")
+@pytest.mark.parametrize("pattern", ["s3://landing/in/*.csv", "s3a://landing/in", "s3://landing/in/{a,b}/x.csv"])
+def test_fault_404_inputs_are_listed_with_the_key_of_the_connection(
+    server: RecordingServer, monkeypatch: pytest.MonkeyPatch, pattern: str
+) -> None:
+    assert keys_that_list(server, monkeypatch, pattern) == {SECRET}
+
+
+@pytest.mark.control
+@pytest.mark.usefixtures("deployment")
+def test_fault_404_control_without_the_connection_the_key_of_the_process_lists_them(
+    server: RecordingServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Stores, "opener_of", lambda self, pattern: open_store)
+    assert keys_that_list(server, monkeypatch, "s3://landing/in/*.csv") == {OF_THE_PROCESS}
+
+
+class Kept(logging.Handler):
+    """All lines that are logged, as a log file has them."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.NOTSET)
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(record.getMessage())
+
+
+@pytest.mark.parametrize("protected", [True, pytest.param(False, marks=pytest.mark.control)])
+def test_no_token_and_no_secret_is_in_a_log_at_any_level(
+    web: tuple[RecordingServer, RecordingServer], *, protected: bool
+) -> None:
+    one, _ = web
+    root, auth = logging.getLogger(), [logging.getLogger(f"botocore.{name}") for name in ("auth", "endpoint")]
+    kept, level, filters = Kept(), root.level, [list(each.filters) for each in auth]
+    s3 = S3Store(
+        "s3://lake/x", endpoint_url=one.url, region_name="eu-west-1", session=new_session("ID", "THEKEY", SECRET)
+    )
+    azure_store = AzureStore(BOX, StoreAccess({"sas_key": "sv=1&sig=THEKEY"}, f"{one.url}/acc"), max_read_attempts=1)
+    root.addHandler(kept)
+    root.setLevel(logging.NOTSET)
+    try:
+        for each in auth:
+            each.filters = each.filters if protected else []
+        for opened in (s3, azure_store):
+            for ask in (lambda of: list(of.list()), lambda of: of.get("k"), lambda of: of.put("k", b"")):
+                with pytest.raises(RecoveryError):
+                    ask(opened)
+    finally:
+        root.removeHandler(kept)
+        root.setLevel(level)
+        for each, own in zip(auth, filters, strict=True):
+            each.filters = own
+    text = "\n".join(kept.lines)
+    assert (SECRET in one.secrets, "x-amz-security-token:" in text) == (True, True)
+    assert (SECRET in text, "THEKEY" in text) == (not protected, False)
+
+
 # --- redirects --------------------------------------------------------------------------------------------------------
 
 
@@ -241,17 +315,18 @@ def test_fault_366_no_redirect_leads_to_a_machines_metadata(
         WebFiles(lambda url: False).read(f"{one.url}/out.py")
 
 
+@pytest.mark.parametrize("protected", [True, pytest.param(False, marks=pytest.mark.control)])
 def test_fault_366_a_name_that_stands_for_such_an_address_gets_nothing(
-    web: tuple[RecordingServer, RecordingServer], monkeypatch: pytest.MonkeyPatch
+    web: tuple[RecordingServer, RecordingServer], monkeypatch: pytest.MonkeyPatch, *, protected: bool
 ) -> None:
     one, _ = web
     one.answers["/x.py"] = content(b"1")
-    assert WebFiles().read(f"{one.url}/x.py")
     monkeypatch.setattr(code_sources, "is_never", lambda address: address == "127.0.0.1")
-    one.sent.clear()
-    with pytest.raises(CodeUnseen, match="stands for 127"):
-        WebFiles().read(f"{one.url}/x.py")
-    assert one.sent == []
+    if not protected:
+        monkeypatch.setattr(code_sources, "_check_peer", lambda connected: None)
+    with nullcontext() if not protected else pytest.raises(CodeUnseen, match="stands for 127"):
+        WebFiles().read(f"http://localhost:{one.port}/x.py")
+    assert len(one.sent) == (0 if protected else 1)
 
 
 def test_fault_368_a_name_node_redirects_to_data_nodes_that_are_named(
@@ -368,6 +443,23 @@ def test_fault_367_the_default_of_a_param_is_written_in_the_dag_file_and_its_val
     assert {each.host for each in server.sent} == asked
 
 
+def submit_with(chosen: str, **settings: dict[str, str]) -> Any:
+    """Submit an application with these settings for a run that has chosen ``{{ params.chosen }}``."""
+    with DAG("d", schedule=None, start_date=datetime(2024, 1, 1, tzinfo=timezone.utc)):
+        task: Any = RecoverableSparkSubmitOperator(
+            task_id="t",
+            application=str(CODE / "writer.py"),
+            outputs=["out"],
+            application_args=["--say", "rows", "--out", "{output:out}"],
+            **settings,  # type: ignore[arg-type]
+        )
+    task.resolve_template_files()
+    return run_try(task, params={"chosen": chosen})
+
+
+ENDPOINT = "spark.hadoop.fs.s3a.endpoint"
+
+
 @pytest.mark.usefixtures("deployment", "recovery")
 @pytest.mark.parametrize(
     ("host", "is_refused"),
@@ -382,21 +474,83 @@ def test_fault_365_a_run_chooses_no_endpoint_for_sparks_own_credentials(
     submitted: Path, monkeypatch: pytest.MonkeyPatch, host: str, *, is_refused: bool
 ) -> None:
     monkeypatch.setenv("AIRFLOW__RECOVERY__ALLOWED_LOCATIONS", "https://ok.example")
-    with DAG("d", schedule=None, start_date=datetime(2024, 1, 1, tzinfo=timezone.utc)):
-        task = RecoverableSparkSubmitOperator(
-            task_id="t",
-            application=str(CODE / "writer.py"),
-            outputs=["out"],
-            conf={"spark.hadoop.fs.s3a.endpoint": "{{ params.host }}", "spark.app.name": "{{ params.host }}"},
-            application_args=["--say", "rows", "--out", "{output:out}"],
-        )
-    task.resolve_template_files()
+    conf = {ENDPOINT: "{{ params.chosen }}", "spark.app.name": "{{ params.chosen }}"}
     if is_refused:
         with pytest.raises(AirflowFailException, match="Nothing was sent"):
-            run_try(task, params={"host": host})
+            submit_with(host, conf=conf)
         assert not submitted.exists()
     else:
-        assert run_try(task, params={"host": host})["decision"] == "ran"
+        assert submit_with(host, conf=conf)["decision"] == "ran"
+
+
+@pytest.mark.usefixtures("deployment", "recovery")
+@pytest.mark.parametrize(
+    ("field", "name", "chosen"),
+    [
+        *(
+            ("conf", ENDPOINT, chosen)
+            for chosen in (
+                " https://evil.example",  # Hadoop removes blanks
+                "\thttps://evil.example",
+                "HTTPS://evil.example",
+                "ftp://evil.example",
+                "//evil.example",
+                "https://ok.example@evil.example",
+                "https://evil.example/://ok.example",
+                "https://evil.example?x=://ok.example",
+                "https://ok.example,https://evil.example",
+                "https://ok.example.evil.example",
+                "https://ok.example\\@evil.example",
+                "https://[::ffff:169.254.169.254]",
+                "2852039166",
+                "metadata.google.internal.",
+            )
+        ),
+        ("conf", "spark.hadoop.google.cloud.token.server.url", "https://evil.example"),
+        ("conf", "spark.hadoop.hive.metastore.uris", "thrift://ok.example:9083,thrift://evil.example:9083"),
+        ("conf", "spark.sql.catalog.lake.uri", "https://evil.example"),
+        ("conf", "spark.sql.catalog.lake.s3.endpoint", "https://evil.example"),
+        ("conf", "spark.executorEnv.AWS_ENDPOINT_URL_S3", "https://evil.example"),
+        ("env_vars", "AWS_ENDPOINT_URL_S3", "https://evil.example"),
+        ("env_vars", "AZURE_AUTHORITY_HOST", "evil.example"),
+        ("env_vars", "https_proxy", "http://evil.example:3128"),
+    ],
+)
+def test_fault_405_no_setting_and_no_variable_of_a_run_names_a_server(
+    submitted: Path, monkeypatch: pytest.MonkeyPatch, field: str, name: str, chosen: str
+) -> None:
+    monkeypatch.setenv("AIRFLOW__RECOVERY__ALLOWED_LOCATIONS", "https://ok.example")
+    with pytest.raises(AirflowFailException, match="Nothing was sent"):
+        submit_with(chosen, **{field: {name: "{{ params.chosen }}"}})
+    assert not submitted.exists()
+
+
+@pytest.mark.control
+@pytest.mark.usefixtures("deployment", "recovery")
+@pytest.mark.parametrize(("field", "name"), [("conf", ENDPOINT), ("env_vars", "AWS_ENDPOINT_URL_S3")])
+def test_fault_405_control_without_the_look_it_reaches_spark_submit(
+    submitted: Path, monkeypatch: pytest.MonkeyPatch, field: str, name: str
+) -> None:
+    monkeypatch.setattr(written_places, "check_settings", lambda task, check: None)
+    assert submit_with(" https://evil.example", **{field: {name: "{{ params.chosen }}"}})["decision"] == "ran"
+    assert submitted.exists()
+
+
+@pytest.mark.usefixtures("deployment", "recovery", "submitted")
+@pytest.mark.parametrize(
+    ("field", "name", "chosen"),
+    [
+        ("env_vars", "INPUT_URI", "s3://anything/x"),
+        ("conf", "spark.mine.url", "s3://anything/x"),
+        ("conf", "spark.hadoop.hive.metastore.uris", "thrift://ok.example"),
+        ("conf", ENDPOINT, ""),
+    ],
+)
+def test_an_applications_own_settings_and_allowed_servers_are_taken(
+    monkeypatch: pytest.MonkeyPatch, field: str, name: str, chosen: str
+) -> None:
+    monkeypatch.setenv("AIRFLOW__RECOVERY__ALLOWED_LOCATIONS", "https://ok.example")
+    assert submit_with(chosen, **{field: {name: "{{ params.chosen }}"}})["decision"] == "ran"
 
 
 @pytest.mark.usefixtures("deployment")

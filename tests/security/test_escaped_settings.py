@@ -5,6 +5,9 @@
 
 from __future__ import annotations
 
+import re
+import time
+
 import pytest
 
 from airflow_recovery.journal import scrub
@@ -285,3 +288,26 @@ def test_fault_386_control_without_one_form_its_settings_leak(monkeypatch: pytes
     others = [known for known in scrub.FORMS if known[0] != ("auth", "credential")]
     monkeypatch.setattr(scrub, "FORMS", others)
     assert ENCODED in scrubbed(printed(form, ENCODED))
+
+
+BLANKS = 20_000
+
+
+def seconds(pattern: re.Pattern[str], blanks: int) -> float:
+    begun = time.process_time()
+    pattern.sub("", "db.password" + " " * blanks)
+    return time.process_time() - begun
+
+
+@pytest.mark.parametrize("blank", [" ", "\t", "\n", " \t"])
+def test_fault_386_a_long_text_is_read_at_once(blank: str) -> None:
+    """With a form that reads each blank twice, this would take minutes."""
+    text = "db.password" + blank * BLANKS
+    assert scrubbed(text) == text
+
+
+@pytest.mark.control
+def test_fault_386_control_a_form_that_reads_each_blank_twice_takes_four_times_as_long_for_twice_the_text() -> None:
+    (form,) = (pattern for _, pattern, _ in scrub.FORMS if r"(?:[ ]{2}|\t)[ \t]*" in pattern.pattern)
+    twice = re.compile(form.pattern.replace(r"(?:[ ]{2}|\t)", r"(?:[ ]{2,}|\t)"), re.MULTILINE)
+    assert seconds(twice, 4_000) > 2.5 * seconds(twice, 2_000) > 10 * seconds(form, 2_000)

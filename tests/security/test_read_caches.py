@@ -9,6 +9,8 @@ import pytest
 from fakes import CHAIN, MemoryStore, World
 
 from airflow_recovery.attempt.region_task import Decision
+from airflow_recovery.driver.exit_report import FAILURE_OBJECT, read_failure_at, write_failure_at
+from airflow_recovery.driver.failure import Failure
 from airflow_recovery.journal import record_cache
 from airflow_recovery.journal.codec import resealed
 from airflow_recovery.journal.record_cache import RecordCache
@@ -16,6 +18,7 @@ from airflow_recovery.model.records import RunIdentity
 from airflow_recovery.model.split import Split
 from airflow_recovery.splits.log import Assign, Discovered, End, LogRecord, SplitBook
 from airflow_recovery.splits.log_store import SplitLogStore
+from airflow_recovery.store.local import LocalStore
 from airflow_recovery.store.object_store import ObjectInfo, ObjectStore, StoredObject, is_etag_of
 from airflow_recovery.store.s3 import S3Store
 from airflow_recovery.testing import CountingStore, Verb
@@ -199,3 +202,13 @@ def test_fault_381_a_snapshot_that_its_record_proves_is_used() -> None:
     counted = CountingStore(store)
     assert split_log(counted, "reader").read().to_json() == expected
     assert (counted.count(Verb.GET, "snapshot-"), counted.count(Verb.GET, "log-")) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    "text", [b"{", b"[" * 100_000, b"9" * 5_000, b"\xff", b"null", b'{"text": 1}'], ids=lambda text: str(text[:8])
+)
+def test_a_report_of_a_failure_that_is_none_hides_no_error(local_store: LocalStore, text: bytes) -> None:
+    write_failure_at(local_store, "out", Failure("ValueError", "no rows"))
+    assert read_failure_at(local_store, "out") == Failure("ValueError", "no rows")
+    local_store.put(f"out/{FAILURE_OBJECT}", text)
+    assert read_failure_at(local_store, "out") is None

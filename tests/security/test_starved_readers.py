@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,11 +15,11 @@ from large_run import PLAN, finished
 from rest_world import DAG, KEY, RestWorld
 
 from airflow_recovery.api_server import journals, readings
-from airflow_recovery.api_server.journals import Apart, KnownTries
-from airflow_recovery.api_server.reader_process import Question, Tries
+from airflow_recovery.api_server.journals import Apart
+from airflow_recovery.api_server.reader_process import NICENESS, Question
 from airflow_recovery.api_server.readers import Readers
-from airflow_recovery.api_server.readings import read_answer, read_regions
-from airflow_recovery.attempt.task_instances import Observation
+from airflow_recovery.api_server.readings import KnownRun, Tries, read_answer, read_regions, read_runs
+from airflow_recovery.attempt.task_instances import Observation, TaskTry
 from airflow_recovery.errors import ConfigurationError, ReadingStopped
 from airflow_recovery.store.scheme import StoreSpec
 from airflow_recovery.story.asked import AskedDag
@@ -103,6 +104,7 @@ def test_fault_373_it_has_no_socket_and_nothing_of_airflow(
     found = psutil.Process(process._process.pid)
     assert found.net_connections("all") == []
     assert not [name for name in found.environ() if name.startswith("AIRFLOW_")]
+    assert found.nice() == min(19, psutil.Process().nice() + NICENESS)
     maps = Path(f"/proc/{found.pid}/maps").read_text()
     assert "/airflow/" not in maps
 
@@ -192,11 +194,44 @@ def test_fault_373_a_large_journal_is_not_read_in_the_api_server(
 ) -> None:
     monkeypatch.setattr(journals, "READS_LARGE_RUNS_APART", is_protected)
     monkeypatch.setattr("airflow_recovery.journal.sharded_listing.PAGE_KEYS", 5)
-    found = journals.read(read_regions, KnownTries(NO_TRIES), **question(rest).arguments)
+    found = journals.read(read_regions, Tries.of(NO_TRIES), **question(rest).arguments)
     assert isinstance(found, Apart) is is_protected
+
+
+def task_tries_in_memory() -> int:
+    gc.collect()
+    return sum(isinstance(each, TaskTry) for each in gc.get_objects())
+
+
+def test_fault_373_the_tasks_of_a_large_run_are_no_objects_of_the_api_server(
+    rest: RestWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("airflow_recovery.journal.sharded_listing.PAGE_KEYS", 5)
+    monkeypatch.setattr(journals, "READS_LARGE_RUNS_APART", True)
+    before = task_tries_in_memory()
+    known = Tries.of(Observation({f"t{at}": TaskTry(f"t{at}", -1, 1, str(at), "success") for at in range(100)}))
+    asked = journals.read(read_regions, known, **question(rest).arguments)
+    assert isinstance(asked, Apart)
+    assert task_tries_in_memory() == before
+    kept = known.observation()  # Control: for a small run they are.
+    assert len(kept.tries) == 100
+    assert task_tries_in_memory() == before + 100
+
+
+@pytest.mark.parametrize("is_protected", [True, False], ids=["protected", "control"])
+def test_fault_373_many_runs_that_are_large_together_are_not_read_in_the_api_server(
+    rest: RestWorld, monkeypatch: pytest.MonkeyPatch, is_protected: bool
+) -> None:
+    monkeypatch.setattr(journals, "READS_LARGE_RUNS_APART", is_protected)
+    access = journals.deployment_access()
+    objects = len(access.listed(access.journal_of(DAG, KEY, GROUP)))
+    monkeypatch.setattr("airflow_recovery.journal.sharded_listing.PAGE_KEYS", 2 * objects)
+    run = KnownRun("run", KEY, "success", None, Tries.of(NO_TRIES))
+    assert isinstance(journals.read(read_runs, dag_id=DAG, runs=[run, run]), bytes)
+    assert isinstance(journals.read(read_runs, dag_id=DAG, runs=[run, run, run]), Apart) is is_protected
 
 
 def test_a_small_journal_is_read_in_the_api_server(rest: RestWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journals, "READS_LARGE_RUNS_APART", True)
-    assert isinstance(journals.read(read_regions, KnownTries(NO_TRIES), **question(rest).arguments), bytes)
+    assert isinstance(journals.read(read_regions, Tries.of(NO_TRIES), **question(rest).arguments), bytes)
     assert not journals._large

@@ -23,6 +23,7 @@ from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.model.records import RunIdentity
 from airflow_recovery.model.split import Split
 from airflow_recovery.model.split_assignment import Assignment
+from airflow_recovery.store import open_store
 from airflow_recovery.testing import S3Server
 
 KEYS = ("0", "1")
@@ -80,7 +81,7 @@ def is_a_fresh_run(lake: Path) -> bool:
 def listed(path: Path) -> Any:
     from airflow_recovery.task.inventory import list_objects
 
-    return list_objects(str(path), vertex="raw")
+    return list_objects(str(path), vertex="raw", open_location=open_store)
 
 
 CHANGES: dict[str, tuple[Callable[[Path], object], list[str]]] = {

@@ -14,6 +14,7 @@ from expected_errors import fails_with
 from airflow_recovery import globs
 from airflow_recovery.checks import check_location
 from airflow_recovery.errors import ObjectMissing
+from airflow_recovery.store import open_store
 from airflow_recovery.task.inventory import list_objects
 
 NAMES = "a|b|ab|a.csv|b.csv|a,b|a{b}|r[1]|x y|^a|!a|a-b|a\\b|%41|_a|.a|{}".split("|")  # noqa: SIM905
@@ -131,7 +132,8 @@ def test_what_is_listed_is_what_spark_reads(spark: Any, tmp_path: Path, pattern:
     uris = spark.read.text(f"{tmp_path}/{pattern}").inputFiles()
     read = {unquote(uri).removeprefix("file://") for uri in uris}
     try:
-        listed = {each.uri.removeprefix("file://") for each in list_objects(f"{tmp_path}/{pattern}", vertex="raw")}
+        found = list_objects(f"{tmp_path}/{pattern}", vertex="raw", open_location=open_store)
+        listed = {each.uri.removeprefix("file://") for each in found}
     except ObjectMissing:
         listed = set()
     assert listed == read

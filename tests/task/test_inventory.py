@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from expected_errors import fails_with
 
+from airflow_recovery import globs
 from airflow_recovery.errors import (
+    ConfigurationError,
     StoreAccessDenied,
     StoreMisconfigured,
 )
+from airflow_recovery.model.records import ExternalObject
+from airflow_recovery.store import open_store
 from airflow_recovery.store.local import LocalStore
 from airflow_recovery.store.s3 import S3Store
-from airflow_recovery.task.inventory import list_objects
+from airflow_recovery.task import inventory
 from airflow_recovery.testing import MotoServer, S3Server
 
 KEYS = [
@@ -40,6 +45,10 @@ def folder(local_store: LocalStore) -> str:
     for key in KEYS:
         local_store.put(key, key.encode())
     return local_store.base_uri.removeprefix("file://")
+
+
+def list_objects(pattern: str, *, endpoint_url: str | None = None, **more: Any) -> tuple[ExternalObject, ...]:
+    return inventory.list_objects(pattern, open_location=partial(open_store, endpoint_url=endpoint_url), **more)
 
 
 def names(base: str, pattern: str) -> list[str]:
@@ -257,3 +266,17 @@ def test_files_beside_a_table_are_files(local_store: LocalStore) -> None:
         local_store.put(key, b"x")
     [found] = list_objects(f"{local_store.base_uri}/lake/*.csv", vertex="raw")
     assert found.uri.endswith("lake/a.csv")
+
+
+@pytest.mark.parametrize("piece", ["{a/b,c/d}", "{a/b,a/b}", "{a/{b,c},d}"])
+def test_fault_408_a_pattern_of_a_run_does_not_use_up_the_memory(piece: str) -> None:
+    with pytest.raises(ConfigurationError, match="at most 1000 alternatives"):
+        list_objects(f"/in/{piece * 40}/x.csv", vertex="raw")
+
+
+@pytest.mark.control
+def test_fault_408_control_without_the_limit_each_pair_of_braces_multiplies_the_patterns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(globs, "MOST_ALTERNATIVES", 2**12)
+    assert [len(globs.alternatives("{a/b,c/d}" * times)) for times in (10, 11, 12)] == [2**10, 2**11, 2**12]
