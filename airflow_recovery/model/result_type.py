@@ -13,6 +13,7 @@ from typing import ClassVar
 
 from airflow_recovery.checks import check_arguments
 from airflow_recovery.errors import ConfigurationError
+from airflow_recovery.locations import scheme_at
 
 
 class Consume(str, Enum):
@@ -95,15 +96,22 @@ _KEPT_BY: dict[str, str] = {}
 def register(result_type: ResultType) -> ResultType:
     """Add ``result_type`` to `RESULT_TYPES`, and return it.
 
-    Raises `ConfigurationError` if another type has its name, or another keeper its scheme.
+    Raises `ConfigurationError` if another type has its name, or if another keeper or a store has its scheme.
     """
-    keeper = _KEPT_BY.get(result_type.scheme, result_type.kept_by)
-    if RESULT_TYPES.get(result_type.name, result_type) != result_type or keeper != result_type.kept_by:
+    scheme, other = result_type.scheme, RESULT_TYPES.get(result_type.name, result_type)
+    keeper = _KEPT_BY.get(scheme, result_type.kept_by)
+    is_of_store = bool(scheme) and scheme_at(f"{scheme}://bucket/folder") is not None
+    if other != result_type or keeper != result_type.kept_by or is_of_store:
+        found = f"the store {scheme}://" if is_of_store else f"{scheme!r} kept by {keeper!r}"
         raise ConfigurationError(
-            f"result type {result_type.name}: expected a name that no other type has, and a scheme that no other "
-            f"keeper has, found {result_type.scheme!r} kept by {keeper!r}, and the types {', '.join(RESULT_TYPES)}: "
-            "choose others"
+            f"result type {result_type.name}: expected a name that no other type has, and a scheme that no keeper and "
+            f"no store has, found {found}, and the types {', '.join(RESULT_TYPES)}: choose others",
+            code="result-type-taken",
         )
+    return _add(result_type)
+
+
+def _add(result_type: ResultType) -> ResultType:
     RESULT_TYPES[result_type.name] = result_type
     if result_type.scheme:
         _KEPT_BY[result_type.scheme] = result_type.kept_by
@@ -118,18 +126,18 @@ def kept_by(location: str) -> str:
 _AFTER, _TOGETHER, _MAY = Consume.AFTER_FINISH, Consume.MUST_RUN_TOGETHER, Consume.MAY_RUN_TOGETHER
 _SERVER, SPARK_CONNECT = "airflow_recovery.driver.cached:KEEPER", "spark-connect"
 
-PIPELINED = ResultType.PIPELINED = register(ResultType("PIPELINED", _TOGETHER, is_runnable=True))
-ResultType.PIPELINED_BOUNDED = register(ResultType("PIPELINED_BOUNDED", _TOGETHER))
-PIPELINED_APPROXIMATE = ResultType.PIPELINED_APPROXIMATE = register(ResultType("PIPELINED_APPROXIMATE", _MAY))
-BLOCKING = ResultType.BLOCKING = register(ResultType("BLOCKING", _AFTER, is_runnable=True))
-BLOCKING_PERSISTENT = ResultType.BLOCKING_PERSISTENT = register(
+PIPELINED = ResultType.PIPELINED = _add(ResultType("PIPELINED", _TOGETHER, is_runnable=True))
+ResultType.PIPELINED_BOUNDED = _add(ResultType("PIPELINED_BOUNDED", _TOGETHER))
+PIPELINED_APPROXIMATE = ResultType.PIPELINED_APPROXIMATE = _add(ResultType("PIPELINED_APPROXIMATE", _MAY))
+BLOCKING = ResultType.BLOCKING = _add(ResultType("BLOCKING", _AFTER, is_runnable=True))
+BLOCKING_PERSISTENT = ResultType.BLOCKING_PERSISTENT = _add(
     ResultType("BLOCKING_PERSISTENT", _AFTER, is_runnable=True, persistent=True)
 )
-ResultType.HYBRID_FULL = register(ResultType("HYBRID_FULL", _MAY))
-ResultType.HYBRID_SELECTIVE = register(ResultType("HYBRID_SELECTIVE", _MAY))
-CACHED = ResultType.CACHED = register(
+ResultType.HYBRID_FULL = _add(ResultType("HYBRID_FULL", _MAY))
+ResultType.HYBRID_SELECTIVE = _add(ResultType("HYBRID_SELECTIVE", _MAY))
+CACHED = ResultType.CACHED = _add(
     ResultType("CACHED", _AFTER, is_runnable=True, is_cached=True, kept_by=_SERVER, scheme=SPARK_CONNECT)
 )
-CACHED_MEMORY_ONLY = ResultType.CACHED_MEMORY_ONLY = register(
+CACHED_MEMORY_ONLY = ResultType.CACHED_MEMORY_ONLY = _add(
     ResultType("CACHED_MEMORY_ONLY", _AFTER, is_runnable=True, is_cached=True, kept_by=_SERVER, scheme=SPARK_CONNECT)
 )

@@ -100,7 +100,9 @@ def keeper(name: str) -> ResultKeeper:
     module, _, attribute = name.partition(":")
     found: object = getattr(import_module(module), attribute, None)
     if not isinstance(found, ResultKeeper):
-        raise ConfigurationError(f"kept_by={name!r}: expected a ResultKeeper there, found {found!r}: name another one")
+        raise ConfigurationError(
+            f"kept_by={name!r}: expected a ResultKeeper there, found {found!r}: name another one", code="keeper-unfit"
+        )
     return found
 
 

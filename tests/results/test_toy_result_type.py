@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from expected_errors import fails_with
 
 from airflow_recovery import job
-from airflow_recovery.errors import ConfigurationError, PartitionMissing
+from airflow_recovery.errors import PartitionMissing
 from airflow_recovery.model.manifest import PartitionManifest
 from airflow_recovery.model.result_type import RESULT_TYPES, Consume, ResultType, register
 from airflow_recovery.results.keeper import AskServer, ResultKeeper, ResultPlace, keeper
@@ -33,12 +34,12 @@ class ToyKeeper(ResultKeeper):
         rows = [row.asDict() for row in frame.collect()]
         path = Path(os.environ[FOLDER], f"{uuid.uuid4().hex}.json")
         path.write_text(json.dumps({"folder": place.folder, "rows": rows}))
-        return PartitionManifest(place.result, f"toy://{path}", (), len(rows), frame.schema.json(), managed=False)
+        return PartitionManifest(place.result, f"toy-rows://{path}", (), len(rows), frame.schema.json(), managed=False)
 
     def read(self, spark: SparkSession, manifest: PartitionManifest) -> DataFrame:
         from pyspark.sql.types import StructType
 
-        path = Path(manifest.location.removeprefix("toy://"))
+        path = Path(manifest.location.removeprefix("toy-rows://"))
         if not path.exists():
             raise PartitionMissing(f"{path} is gone")
         assert manifest.schema is not None
@@ -47,7 +48,7 @@ class ToyKeeper(ResultKeeper):
         )
 
     def why_lost(self, manifest: PartitionManifest, ask_server: AskServer) -> str | None:
-        path = Path(manifest.location.removeprefix("toy://"))
+        path = Path(manifest.location.removeprefix("toy-rows://"))
         return None if path.exists() else f"{path} is gone"
 
     def folders(self, below: str) -> Iterable[str]:
@@ -66,7 +67,7 @@ class ToyKeeper(ResultKeeper):
 
 KEEPER = ToyKeeper()
 TOY = register(
-    ResultType("TOY", Consume.AFTER_FINISH, is_runnable=True, kept_by="test_toy_result_type:KEEPER", scheme="toy")
+    ResultType("TOY", Consume.AFTER_FINISH, is_runnable=True, kept_by="test_toy_result_type:KEEPER", scheme="toy-rows")
 )
 
 flights = job("flights")
@@ -162,13 +163,15 @@ def test_a_result_of_a_type_of_ones_own_is_kept_lost_made_again_and_deleted(
 
 
 def test_two_types_of_one_name_are_refused() -> None:
-    with pytest.raises(ConfigurationError):
+    with fails_with("result-type-taken"):
         register(ResultType("TOY", Consume.MUST_RUN_TOGETHER))
-    with pytest.raises(ConfigurationError):
-        register(ResultType("TOY2", Consume.AFTER_FINISH, kept_by="elsewhere:KEEPER", scheme="toy"))
+    with fails_with("result-type-taken"):
+        register(ResultType("TOY2", Consume.AFTER_FINISH, kept_by="elsewhere:KEEPER", scheme="toy-rows"))
+    with fails_with("result-type-taken"):
+        register(ResultType("TOY3", Consume.AFTER_FINISH, kept_by="test_toy_result_type:KEEPER", scheme="s3"))
     assert RESULT_TYPES["TOY"] is TOY
 
 
 def test_a_keeper_that_is_none_is_refused() -> None:
-    with pytest.raises(ConfigurationError):
+    with fails_with("keeper-unfit"):
         keeper("test_toy_result_type:TOY")
