@@ -741,7 +741,7 @@ def _lengths(table: deltalake.DeltaTable) -> dict[str, str]:
 def _why_too_long(array: Any, kind: str) -> str | None:
     """Why a column of type ``kind``, such as varchar(3), does not hold a value of ``array``; `None`: it holds all."""
     import pyarrow
-    import pyarrow.compute as pc  # type: ignore[import-untyped]
+    import pyarrow.compute as pc
 
     most, found = int(kind.split("(")[1][:-1]), pc.max(pc.utf8_length(array.cast(pyarrow.string()))).as_py()
     return None if found is None or found <= most else f"has {found} characters, and the column is {kind}"
