@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import deltalake
 import psycopg2
+import pyarrow.parquet as pq
 from pyiceberg.catalog import load_catalog
 from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField
@@ -402,7 +403,9 @@ class VertexIceberg(Vertex):
     def held(self) -> list[Value]:
         if not self._catalog.table_exists(self._name):
             return []
-        return values_of(self._catalog.load_table(self._name).scan().to_arrow()["v"])
+        # pyiceberg reads a null as an empty list, if the items are structs: pyarrow reads what the files have.
+        files = [each.file.file_path for each in self._catalog.load_table(self._name).scan().plan_files()]
+        return [value for file in files for value in values_of(pq.read_table(file.removeprefix("file://"))["v"])]
 
     def drop(self) -> None:
         if self._catalog.table_exists(self._name):
