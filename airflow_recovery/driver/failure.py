@@ -49,7 +49,14 @@ _USER_TYPES = frozenset(
 )
 
 _TRACEBACK = "Traceback (most recent call last):"
-_RAISED = re.compile(r"([A-Za-z_][\w.]*)(?:: (.*))?$")
+_TRACEBACK_OF_GROUP = "  + Exception Group Traceback (most recent call last):"
+_RAISED = re.compile(r"(?:  \| )?([A-Za-z_](?:[\w.]|<locals>)*)(?:: (.*))?$")
+_IN_FILE = '  File "'
+_NOT_COMPILED = re.compile(r"(SyntaxError|IndentationError|TabError): (.*)")
+"""Python shows no traceback if it can't compile the program itself."""
+_IN_THREAD = "Exception in thread "
+_ELSEWHERE = (_IN_THREAD, "Exception ignored ")
+"""How the line before a traceback begins whose exception has not ended the program."""
 _IN_MAIN = re.compile(r'Exception in thread "main" ([\w.$]+)(?:: (.*))?$')
 _OF_A_LOG = re.compile(r"\d\d/\d\d/\d\d \d\d:\d\d:\d\d |\{\"ts\"")
 """A line of Spark's log, or of pyspark's."""
@@ -132,19 +139,32 @@ def raised_in(output: Iterable[str]) -> Failure | None:
     """The exception that has ended an application, from the end of its output; `None` if that shows none.
 
     ``output`` has no lines of Spark's log below ERROR and no Java stack frames. An exception of Python follows the
-    last traceback; one of Java is that of the main thread. Both may have several lines, and name Java causes.
+    last traceback; one of Java is that of the main thread. Both may have several lines, and name Java causes. The
+    exception of another thread of Python counts if there is no other one.
     """
-    lines = list(output)
+    lines, of_thread = list(output), None
     for at in range(len(lines) - 1, -1, -1):
-        java = _IN_MAIN.match(lines[at])
-        if java is not None:
+        if java := _IN_MAIN.match(lines[at]):
             return _raised(java[1], java[2] or "", lines[at + 1 :])
-        if lines[at].startswith(_TRACEBACK):
-            for end in range(at + 1, len(lines)):
-                python = _RAISED.match(lines[end])
-                if python is not None:
-                    return _raised(python[1], python[2] or "", lines[end + 1 :])
-            return None
+        if not lines[at].startswith((_TRACEBACK, _TRACEBACK_OF_GROUP)):
+            continue
+        end = next((end for end in range(at + 1, len(lines)) if _RAISED.match(lines[end])), None)
+        found = None
+        if end is not None and (python := _RAISED.match(lines[end])):
+            found = _raised(python[1], python[2] or "", lines[end + 1 :])
+        if not at or not lines[at - 1].startswith(_ELSEWHERE):
+            return found
+        if lines[at - 1].startswith(_IN_THREAD):
+            of_thread = of_thread or found
+    return of_thread or _not_compiled(lines)
+
+
+def _not_compiled(lines: list[str]) -> Failure | None:
+    """The error of a program that Python could not compile, which has no traceback."""
+    for at, line in enumerate(lines):
+        found = _NOT_COMPILED.match(line)
+        if found and any(before.startswith(_IN_FILE) for before in lines[max(0, at - 3) : at]):
+            return _raised(found[1], found[2], lines[at + 1 :])
     return None
 
 

@@ -20,12 +20,13 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_recovery.driver.iceberg_partitions import partition_of, why_not_written, with_partitions
 from airflow_recovery.driver.paths import decoded, spark_path
+from airflow_recovery.driver.readable_values import checked, unreadable_value
 from airflow_recovery.driver.stores import catalog_variable
 from airflow_recovery.driver.table_commit import TableCommit
 from airflow_recovery.errors import HoldsOther, PartitionMissing, RegionFailed, UserCodeError
 from airflow_recovery.locations import TableLocation
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
-from airflow_recovery.model.spark_types import Kind, columns_of, iceberg_has, iceberg_takes, in_order_of_names, leaves
+from airflow_recovery.model.spark_types import Kind, columns_of, iceberg_has, iceberg_takes, in_order_of_names
 from airflow_recovery.results.tables import ICEBERG_TOKEN, ROUNDS, Tables, snapshot_token
 from airflow_recovery.sinks.staged import unfit_lake_columns
 
@@ -75,18 +76,27 @@ def write_iceberg(
     writing.check_columns(metadata)
     writing.folder, writing.spec = metadata.location, metadata.spec()
     folder = f"{metadata.location}/data/recovery-{uuid.uuid4().hex}"
-    rows, partitions = frame, list[str]()
-    if not metadata.spec().is_unpartitioned():
-        rows, partitions = with_partitions(frame, metadata.spec(), metadata.schema())
-    with _plain_timestamps(spark):
-        # v1 moves what whole tasks have written, and nothing of a task that was tried again.
-        (
-            rows.write.mode("error")
-            .option("mapreduce.fileoutputcommitter.algorithm.version", "1")
-            .partitionBy(*partitions)
-            .parquet(spark_path(folder))
-        )
     schema = frame.schema
+    rows, partitions = checked(frame, schema), list[str]()
+    if not metadata.spec().is_unpartitioned():
+        rows, partitions = with_partitions(rows, metadata.spec(), metadata.schema())
+    with _plain_timestamps(spark):
+        try:
+            # v1 moves what whole tasks have written, and nothing of a task that was tried again.
+            (
+                rows.write.mode("error")
+                .option("mapreduce.fileoutputcommitter.algorithm.version", "1")
+                .partitionBy(*partitions)
+                .parquet(spark_path(folder))
+            )
+        except Exception as error:
+            unreadable = unreadable_value(schema, error)
+            if unreadable is None:
+                raise
+            raise UserCodeError(
+                f"{commit.table}: {unreadable}. Nothing was committed, and no retry helps: change what the vertex "
+                "returns"
+            ) from None
     below = f"/{folder.rpartition('/')[2]}/"
     for path in spark.read.schema(schema).parquet(spark_path(folder)).inputFiles():
         name = decoded(path).rpartition(below)[2]
@@ -267,8 +277,6 @@ class _Writing:
             data_files = list(ExecutorFactory.get_or_create().map(read, sorted(self.files)))
         except (ValueError, TypeError) as error:
             raise self._refused(error, "committed") from None
-        except OverflowError:
-            raise self._out_of_range() from None
         for data_file in data_files:
             data_file[at] = Record(*self.files[data_file.file_path])
             data_file.spec_id = metadata.default_spec_id
@@ -312,15 +320,6 @@ class _Writing:
                 f"{self.commit.table}: can't hold these rows: {error}. Nothing was written, and no retry helps: change "
                 "what the vertex returns"
             ) from None
-
-    def _out_of_range(self) -> UserCodeError:
-        times = ("date", "timestamp", "timestamp_ntz")
-        names = [name for name, kind in columns_of(self.schema.json()).items() if {*leaves(kind)}.intersection(times)]
-        return UserCodeError(
-            f"{self.commit.table}: expected years from 1 to 9999 in column {', '.join(names)}, found a date or a "
-            "timestamp that not every client can read. Nothing was committed, and no retry helps: change what the "
-            "vertex returns"
-        )
 
     def _refused(self, error: Exception, done: str) -> UserCodeError:
         return UserCodeError(

@@ -17,7 +17,13 @@ from types import CodeType
 from airflow_recovery.job.sql_appends import how_sql_appends
 
 _BOTH_SIDES = re.compile(r"\b\w+\.(\w+)\b\W*[-+*/%|][^,]*\b\w+\.\1\b")
-_TAKE_SQL = frozenset({"sql", "execute", "executemany"})
+_TAKE_SQL = frozenset({"sql", "execute", "executemany", "copy_expert", "copy"})
+_WRITERS = (
+    "write", "to_sql", "to_delta", "to_iceberg", "to_table", "to_parquet", "to_orc", "to_csv", "to_json", "to_spark_io",
+    "to_gbq", "write_deltalake", "write_delta", "write_iceberg", "write_database",
+)  # fmt: skip
+"""What writes in a mode that a text names: Spark's `DataFrame.write`, and functions of pandas, pyspark.pandas, polars
+and delta-rs."""
 _WORTH_COMPILING = re.compile(rb"append|insert|merge|update|load\s+data|copy\s+into|writeStream", re.IGNORECASE)
 
 
@@ -29,8 +35,9 @@ def how_it_appends(code: CodeType) -> str | None:
         names.update(block.co_names)
         texts.update(_texts(block))
     words = {text.lower() for text in texts}
-    if "write" in names and "append" in words:
-        return 'write in mode "append"'
+    writer = next((name for name in _WRITERS if name in names), None)
+    if writer is not None and "append" in words:
+        return f'{writer} in mode "append"'
     if "writeTo" in names and "append" in names:
         return "writeTo(...).append()"
     if "insertInto" in names and "overwrite" not in words:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 
 _TOKEN = re.compile(
     r"(?P<skip>\s+|--[^\n]*|/\*.*?(?:\*/|\Z))"
@@ -107,6 +108,8 @@ def _how_it_appends(statement: Tokens) -> str | None:
         return "LOAD DATA"
     if first == ["copy", "into"] and re.search(r"'?force'?\s*=\s*'?true", " ".join(statement), re.IGNORECASE):
         return "COPY INTO with force, which loads files again"
+    if first[0] == "copy" and ("from", "stdin") in pairwise(statement):
+        return "COPY FROM STDIN"
     for at in range(len(statement) - 1):
         if statement[at] == "insert" and statement[at + 1] == "into" and not _replaces(statement[at + 2 :]):
             return "INSERT INTO"

@@ -34,6 +34,10 @@ _PARTS = (
     (re.compile(rf".+{_DATA}\.(?=[0-9]*[A-Fa-f])[0-9A-Fa-f]{{8}}"), "a download by boto3 or `aws s3 cp`"),
     (re.compile(r".+_\.gstmp"), "a download by `gsutil` or `gcloud storage`"),
     (re.compile(r".+\.partial"), "`rclone`"),
+    (
+        re.compile(rf".+{_DATA}\.(?:tmp|temp|part|filepart|crdownload|download|incomplete|aria2)"),
+        "a writer that renames its files at the end",
+    ),
     (re.compile(r"\.azDownload-.+"), "a download by `azcopy`"),
     (re.compile(rf"\..+{_DATA}\.[A-Za-z0-9]{{6}}"), "`rsync`"),
 )

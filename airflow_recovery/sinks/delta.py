@@ -62,6 +62,8 @@ _METADATA = "airflow_recovery"
 """In a commit's info: the token, as text."""
 _REPLACES = "airflow_recovery_replaces"
 _WRITER_BITS = 36
+_TYPE_WITH_LENGTH = "__CHAR_VARCHAR_TYPE_STRING"
+"""The key of a column's metadata that has char(n) or varchar(n), which is a string in the table's schema."""
 _COPYING = ("DELETE", "UPDATE", "MERGE")
 """Operations that copy the rows which they don't change, and count in their metrics those that they delete."""
 _DELETED = ("num_deleted_rows", "numDeletedRows", "num_target_rows_deleted", "numTargetRowsDeleted")
@@ -327,7 +329,7 @@ class _DeltaCommitter:
         check_lake_columns(token, f"the Delta table {self._uri}", staged.kinds, columns, delta_takes)
         schema, batches = staged.schema, staged.batches()
         if table is not None:
-            batches = self._checked_partitions(batches, staged.kinds, table, token)
+            batches = self._checked_values(batches, staged.kinds, table, token)
         if column is not None:
             schema, batches = with_key(schema, batches, column, token)
         how: dict[str, Any] = {"mode": "overwrite" if mode is CommitMode.REPLACE else "append"}
@@ -348,19 +350,28 @@ class _DeltaCommitter:
             own,
         )
 
-    def _checked_partitions(
+    def _checked_values(
         self, batches: Iterator[Any], kinds: Mapping[str, Kind], table: deltalake.DeltaTable, token: CommitToken
     ) -> Iterator[Any]:
-        """Yield ``batches``. Raises `SinkRefused` for a value that a partition column would not keep."""
-        partitions = {name: kinds[name] for name in table.metadata().partition_columns if name in kinds}
+        """Yield ``batches``.
+
+        Raises `SinkRefused` for a value that a partition column would not keep, and for one that is longer than the
+        column's char(n) or varchar(n), which only Spark checks.
+        """
+        checks = [
+            (name, partial(_why_no_partition, kind=kinds[name]))
+            for name in table.metadata().partition_columns
+            if name in kinds
+        ]
+        checks += [(name, partial(_why_too_long, kind=kind)) for name, kind in _lengths(table).items() if name in kinds]
         for batch in batches:
-            for name, kind in partitions.items():
-                why = _why_no_partition(batch.column(name), kind)
+            for name, why_not in checks:
+                why = why_not(batch.column(name))
                 if why is not None:
                     raise SinkRefused(
-                        f"{token.text}: column {name} ({sql_name(kind)}) of {self._uri} has a value that {why}. "
+                        f"{token.text}: column {name} ({sql_name(kinds[name])}) of {self._uri} has a value that {why}. "
                         "Nothing was committed, and no retry helps: change that value in the sink's function, or the "
-                        "partitions of the table, and clear the task."
+                        "column of the table, and clear the task."
                     )
             yield batch
 
@@ -720,6 +731,24 @@ def _why_no_partition(array: Any, kind: Kind) -> str | None:
     if any(number is not None and number < 0 and number != number.to_integral_value() for number in numbers):
         return "is a negative number with a fraction: no reader could read a partition that delta-rs makes of it"
     return None
+
+
+def _lengths(table: deltalake.DeltaTable) -> dict[str, str]:
+    """The columns of strings to which Spark has given a length, with that type, such as varchar(3)."""
+    given = {
+        field["name"]: field["metadata"].get(_TYPE_WITH_LENGTH, "")
+        for field in json.loads(table.schema().to_json())["fields"]
+    }
+    return {name: kind for name, kind in given.items() if re.fullmatch(r"(var)?char\(\d+\)", kind)}
+
+
+def _why_too_long(array: Any, kind: str) -> str | None:
+    """Why a column of type ``kind``, such as varchar(3), does not hold a value of ``array``; `None`: it holds all."""
+    import pyarrow
+    import pyarrow.compute as pc
+
+    most, found = int(kind.split("(")[1][:-1]), pc.max(pc.utf8_length(array.cast(pyarrow.string()))).as_py()
+    return None if found is None or found <= most else f"has {found} characters, and the column is {kind}"
 
 
 def _noting_errors(batches: Iterator[Any], failed: list[Exception]) -> Iterator[Any]:

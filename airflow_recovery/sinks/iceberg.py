@@ -135,6 +135,7 @@ class _IcebergCommitter:
         """As `KnowsOwners`; an owner whose snapshots have expired is forgotten."""
         table = self._asked(token, self._load)
         owners = self._check_owners(table, token)
+        self._check_partitions(table, token)
         if self._sink.replaces is Replaces.RUN:
             self._asked(token, lambda: self._check_run_column(table, token))
         return owners
@@ -286,6 +287,7 @@ class _IcebergCommitter:
         import pyarrow
 
         column = self._sink.run_column
+        self._check_partitions(table, token)
         columns = {field.name: kind_of(field.field_type) for field in table.schema().fields}
         check_lake_columns(token, f"the Iceberg table {self._sink.uri}", staged.kinds, columns, iceberg_takes)
         schema, batches = staged.schema, staged.batches()
@@ -349,6 +351,26 @@ class _IcebergCommitter:
         )
         check_owners(token, f"Iceberg table {self._sink.uri}", self._sink.replaces, owners, remove)
         return owners
+
+    def _check_partitions(self, table: Table, token: CommitToken) -> None:
+        """Raise `SinkRefused` if pyiceberg would write other values of a partition than those of its rows."""
+        from pyiceberg.transforms import IdentityTransform
+        from pyiceberg.types import DoubleType, FloatType
+
+        schema = table.schema()
+        unfit = [
+            f"{schema.find_column_name(field.source_id)} ({schema.find_type(field.source_id)})"
+            for field in table.spec().fields
+            if isinstance(field.transform, IdentityTransform)
+            and isinstance(schema.find_type(field.source_id), (FloatType, DoubleType))
+        ]
+        if unfit:
+            raise SinkRefused(
+                f"{token.text}: expected no partition by a floating point number in the Iceberg table "
+                f"{self._sink.uri}, found one by column {', '.join(unfit)}: pyiceberg writes the partition's value "
+                "with 32 bits, and other engines read that value. Nothing was committed, and no retry helps: partition "
+                "the table by another column, and clear the task."
+            )
 
     def _check_run_column(self, table: Table, token: CommitToken) -> None:
         """Raise `SinkRefused` if the run column can't separate the rows of ``token`` from others, with what to do."""

@@ -153,6 +153,7 @@ class _PostgresCommitter:
         """As `KnowsOwners`."""
         with self._transaction(token) as cursor:
             owners = self._check_owners(cursor, token)
+            self._check_sees_all(cursor, token)
             self._check_run_column(cursor, token)
             return owners
 
@@ -194,6 +195,7 @@ class _PostgresCommitter:
             if is_held and again is None:
                 return f"{self._sink.table}: applied before"
             self._check_owners(cursor, token)
+            self._check_sees_all(cursor, token)
             columns = self._copy(cursor, token, staged)
             if is_held and not self._may_repeat(cursor, committable, again or ""):
                 return f"{self._sink.table}: applied before"
@@ -253,6 +255,11 @@ class _PostgresCommitter:
         expected = int(written[1]) if written else committable.manifest.rows
         if held is not None and expected == 0:
             return FoundRows(Rows.THERE)
+        if total < (expected or 1) and self._hides_rows(cursor, target):
+            raise SinkUnavailable(
+                f"{token.text}: {where} has {total} rows that this role sees: a policy of row-level security may hide "
+                f"others. Give the role a policy for SELECT, or BYPASSRLS."
+            )
         if total == 0:
             self._check_keys(cursor, token)
             return FoundRows(Rows.REMOVED, f"{where} has no rows")
@@ -269,6 +276,21 @@ class _PostgresCommitter:
         if self._sink.mode is CommitMode.REPLACE:
             return FoundRows(Rows.OVERWRITTEN if total > own else Rows.PARTLY, text)
         return FoundRows(Rows.PARTLY if own or strange else Rows.REMOVED, text)
+
+    def _hides_rows(self, cursor: Any, target: tuple[str, str]) -> bool:
+        """Whether row-level security may hide rows of the table from this role."""
+        name = "pg_catalog.format('%%I.%%I', %s::text, %s::text)::regclass"
+        cursor.execute(f"SELECT pg_catalog.row_security_active({name})", target)
+        return bool(cursor.fetchone()[0])
+
+    def _check_sees_all(self, cursor: Any, token: CommitToken) -> None:
+        """Raise `SinkRefused` if all rows of the table are to be replaced, and this role may not see each of them."""
+        if self._sink.replaces in (Replaces.ALL, Replaces.LATEST) and self._hides_rows(cursor, self._target(cursor)):
+            raise SinkRefused(
+                f"{token.text}: expected a role that sees each row of {self._sink.table}, because a commit replaces "
+                "all of them, found row-level security, which may hide some. Nothing was done, and no retry helps: "
+                "give the role BYPASSRLS, replace the rows of one run (run_column=), or append."
+            )
 
     def _count(self, cursor: Any, token: CommitToken, target: tuple[str, str], *, holds_token: bool) -> tuple[int, ...]:
         """The rows of this run, or of the table without ``run_column``; of these the own ones; and those of strangers.

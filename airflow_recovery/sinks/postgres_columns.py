@@ -55,7 +55,13 @@ _BY_VALUE = {
         "timestamp", "timestamptz", "interval", "bit", "varbit", "money",
     ),
 }  # fmt: skip
-"""Of a string, the types whose text can be another one. Each other type reads its own text, or refuses it."""
+"""Of a string, the types whose text can be another one."""
+_READ_AS_IT_IS = (
+    "bool", "text", "varchar", "json", "jsonb", "xml", "uuid", "inet", "cidr", "macaddr", "macaddr8", "int4range",
+    "int8range", "daterange", "int4multirange", "int8multirange", "datemultirange",
+)  # fmt: skip
+"""The server's own types that read a text without rounding, cutting or guessing, or refuse it."""
+_NUMBERS = ("int2", "int4", "int8", "numeric", "float4", "float8")
 _WRITTEN = {
     "timestamp": "[0-9]+-[0-9]+-[0-9]+([ T][0-9]+:[0-9]+(:[0-9]+([.][0-9][0-9]?[0-9]?[0-9]?[0-9]?[0-9]?)?)?)?",
     "timestamptz": "[0-9]+-[0-9]+-[0-9]+[ T][0-9]+:[0-9]+(:[0-9]+([.][0-9][0-9]?[0-9]?[0-9]?[0-9]?[0-9]?)?)? ?"
@@ -68,11 +74,16 @@ _WRITTEN = {
 @dataclass(frozen=True)
 class TableColumn:
     """A column of the table. ``sql``: its type, as SQL writes it. ``base``: its name in the catalogue; of a domain, the
-    name of its base type. ``limit``: its type's modifier, -1 if it has none, such as the length of varchar(3)."""
+    name of its base type. ``limit``: its type's modifier, -1 if it has none, such as the length of varchar(3).
+    ``form``: ``pg_type.typtype`` of the base type. ``is_own``: it is a type of the server, not of an extension or user.
+    ``item``: the type of an array's items."""
 
     sql: str
     base: str
     limit: int
+    form: str = "b"
+    is_own: bool = True
+    item: TableColumn | None = None
 
 
 @dataclass(frozen=True)
@@ -97,8 +108,11 @@ def fit(kind: Kind, column: TableColumn) -> Fit | None:
     if column.base in _AS_IS.get(name, ()):
         if column.limit == -1 or (digits is not None and _has_room(digits, column)):
             return Fit()
+    elif name == "string":
+        if _reads_as_it_is(column):
+            return Fit()
     elif column.base not in _BY_VALUE.get(name, ()):
-        return Fit() if name == "string" else None
+        return None
     if name == "string":
         return Fit("text", _unlike_text(column))
     if name in ("float", "double") and column.base == "numeric":
@@ -116,12 +130,27 @@ def cast_to(column: TableColumn) -> str:
     return f"CAST({{0}} AS {column.sql.replace('{', '{{').replace('}', '}}')})"
 
 
+def _reads_as_it_is(column: TableColumn) -> bool:
+    """Whether the server reads each text for the column as it is, or refuses it.
+
+    It rounds or cuts items of an array, members of a row and ends of a range without an error.
+    """
+    if column.limit != -1:
+        return False
+    if column.item is not None:
+        return _reads_as_it_is(column.item)
+    return column.form == "e" or (column.base in _READ_AS_IT_IS if column.is_own else column.form == "b")
+
+
 def _unlike_text(column: TableColumn) -> str:
     if column.base == "varchar":
         return f"char_length({{0}}) > {column.limit - 4}"
     cast = cast_to(column)
     if column.base in ("numeric", "float4", "float8"):
         return f"{cast}::text::numeric IS DISTINCT FROM {{0}}::numeric OR {{0}} ~ '^[+-]?0[0-9]'"
+    if column.item is not None and column.item.base in _NUMBERS:
+        as_numbers = f"{cast}::text::numeric[] IS DISTINCT FROM {{0}}::numeric[]"
+        return f"{as_numbers} OR {{0}} ~ '[^0-9.eE+-][+-]?0[0-9]'"
     unlike = f"{cast}::text IS DISTINCT FROM {{0}}"
     if column.base == "bpchar":
         # The server fills a shorter text with blanks, and takes those at the end for nothing.
@@ -150,18 +179,36 @@ def copied(array: Any, kind: Kind, column: TableColumn) -> Any:
     return array.cast(pyarrow.float64()) if (kind, column.base) == ("float", "float8") else array
 
 
+_COLUMNS = """
+WITH RECURSIVE based(oid, base, modifier) AS (
+    SELECT oid, oid, -1 FROM pg_catalog.pg_type
+    UNION ALL SELECT based.oid, t.typbasetype, t.typtypmod
+    FROM based JOIN pg_catalog.pg_type t ON t.oid = based.base WHERE t.typtype = 'd'
+)
+SELECT a.attname, pg_catalog.format_type(a.atttypid, a.atttypmod), b.typname,
+    CASE WHEN own.modifier = -1 THEN a.atttypmod ELSE own.modifier END, b.typtype::text,
+    b.typnamespace = 'pg_catalog'::regnamespace,
+    pg_catalog.format_type(b.typelem, NULL), i.typname, items.modifier, i.typtype::text,
+    i.typnamespace = 'pg_catalog'::regnamespace
+FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_class c ON c.oid = a.attrelid
+JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+JOIN based own ON own.oid = a.atttypid
+JOIN pg_catalog.pg_type b ON b.oid = own.base AND b.typtype <> 'd'
+LEFT JOIN (based items JOIN pg_catalog.pg_type i ON i.oid = items.base AND i.typtype <> 'd')
+    ON items.oid = b.typelem AND b.typcategory = 'A'
+WHERE n.nspname = %s AND c.relname = %s AND a.attnum > 0 AND NOT a.attisdropped
+"""
+"""The columns of a table. ``based`` follows each domain to the type below it, which may be a domain as well."""
+
+
 def columns_of(cursor: Any, schema: str, table: str) -> dict[str, TableColumn]:
     """The columns of a table, by its exact name."""
-    cursor.execute(
-        "SELECT a.attname, pg_catalog.format_type(a.atttypid, a.atttypmod), b.typname, "
-        "CASE WHEN t.typtype = 'd' THEN t.typtypmod ELSE a.atttypmod END "
-        "FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_class c ON c.oid = a.attrelid "
-        "JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace JOIN pg_catalog.pg_type t ON t.oid = a.atttypid "
-        "JOIN pg_catalog.pg_type b ON b.oid = CASE WHEN t.typtype = 'd' THEN t.typbasetype ELSE t.oid END "
-        "WHERE n.nspname = %s AND c.relname = %s AND a.attnum > 0 AND NOT a.attisdropped",
-        (schema, table),
-    )
-    return {name: TableColumn(*found) for name, *found in cursor.fetchall()}
+    cursor.execute(_COLUMNS, (schema, table))
+    columns = {}
+    for name, sql, base, limit, form, is_own, *item in cursor.fetchall():
+        items = TableColumn(*item) if item[1] is not None else None
+        columns[name] = TableColumn(sql, base, limit, form, is_own, items)
+    return columns
 
 
 def _has_room(digits: tuple[int, int], column: TableColumn) -> bool:

@@ -1,6 +1,10 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -252,6 +256,70 @@ def test_fault_215_the_exception_that_an_output_ends_with(output: str, kind: str
     if found is not None:
         assert found.message.startswith(message or "")
         assert "ERROR" not in found.message
+
+
+def output_of(folder: Path, program: str) -> str:
+    """What a real Python prints that runs ``program``, and ends with an error."""
+    (folder / "clean.py").write_text(program)
+    done = subprocess.run([sys.executable, folder / "clean.py"], stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode
+    return done.stderr
+
+
+IN_A_FUNCTION = """def main():
+    class BadRows(Exception): ...
+    raise BadRows("3 rows have no carrier")
+main()
+"""
+IGNORED = """class Held:
+    def __del__(self):
+        raise KeyError("the gateway is closed")
+held = Held()
+raise ValueError("3 rows have no carrier")
+"""
+IN_A_THREAD = """import threading
+def watch():
+    threading.main_thread().join()
+    raise KeyError("nobody listens")
+threading.Thread(target=watch).start()
+raise ValueError("3 rows have no carrier")
+"""
+ONLY_IN_A_THREAD = """import sys, threading
+thread = threading.Thread(target=lambda: {}["carrier"])
+thread.start()
+thread.join()
+sys.exit(1)
+"""
+ENDS = {
+    "def (": ("SyntaxError", "invalid syntax"),
+    "if True:\nprint(1)": ("IndentationError", "expected an indented block"),
+    IN_A_FUNCTION: ("BadRows", "3 rows have no carrier"),
+    IGNORED: ("ValueError", "3 rows have no carrier"),
+    IN_A_THREAD: ("ValueError", "3 rows have no carrier"),
+    ONLY_IN_A_THREAD: ("KeyError", "'carrier'"),
+}
+if sys.version_info >= (3, 11):
+    ENDS["raise ExceptionGroup('two files', [ValueError('a'), OSError('b')])"] = ("ExceptionGroup", "two files (2 sub-")
+
+
+@pytest.mark.parametrize("program", ENDS)
+def test_fault_403_the_exception_that_has_ended_a_real_program(tmp_path: Path, program: str) -> None:
+    kind, message = ENDS[program]
+    found = raised_in(output_of(tmp_path, program).splitlines())
+    assert found is not None
+    assert found.type == kind
+    assert found.message.startswith(message)
+
+
+@pytest.mark.control
+def test_fault_403_control_by_the_last_traceback_alone_it_is_another_one_or_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("airflow_recovery.driver.failure._ELSEWHERE", ("no such line",))
+    monkeypatch.setattr("airflow_recovery.driver.failure._NOT_COMPILED", re.compile("(?!)"))
+    for program, kind in ((IGNORED, "KeyError"), (IN_A_THREAD, "KeyError"), ("def (", None)):
+        found = raised_in(output_of(tmp_path, program).splitlines())
+        assert (found and found.type) == kind
 
 
 def test_fault_215_what_spark_says_in_an_exception_is_known_of_it() -> None:

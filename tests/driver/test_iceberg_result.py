@@ -470,13 +470,61 @@ def test_fault_311_a_vertex_puts_no_bytes_into_a_column_of_text(spark: SparkSess
     assert made_of(spark, "'a'").rows == 1
 
 
-@pytest.mark.parametrize("expression", ["DATE'+10000-01-01'", "TIMESTAMP'-0001-01-01 00:00:00'"])
-def test_fault_312_a_date_that_not_every_client_can_read_is_not_committed(
+UNREADABLE = {
+    "DATE'+10000-01-01'": r"years from 1 to 9999 in column v \(date\)",
+    "TIMESTAMP'-0001-01-01 00:00:00'": r"years from 1 to 9999 in column v \(timestamp\)",
+    "TIMESTAMP_NTZ'+10000-01-01 00:00:00'": r"years from 1 to 9999 in column v \(timestamp_ntz\)",
+    "array(DATE'2026-01-02', NULL, DATE'0000-12-31')": r"years from 1 to 9999 in column v \(array<date>\)",
+    "named_struct('a', 1, 'b', DATE'+10000-01-01')": r"years .* in column v \(struct<a: int, b: date>\)",
+    "map(1, array(TIMESTAMP'+10000-01-01 00:00:00Z'))": r"years .* in column v \(map<int, array<timestamp>>\)",
+    "map(DATE'+10000-01-01', 1)": r"years from 1 to 9999 in column v \(map<date, int>\)",
+    "CAST(X'ff61' AS STRING)": r"texts in UTF-8 in column v \(string\)",
+    "array('a', CAST(X'6dff' AS STRING), 'z')": r"texts in UTF-8 in column v \(array<string>\)",
+    "array(named_struct('a', map(CAST(X'ff' AS STRING), 1)))": r"texts in UTF-8 in column v \(array<struct<a: map<",
+}
+
+
+@pytest.mark.parametrize("expression", UNREADABLE)
+def test_fault_400_a_value_that_not_every_client_can_read_is_not_committed(
     spark: SparkSession, lake: Catalog, expression: str
 ) -> None:
-    with pytest.raises(UserCodeError, match=r"expected years from 1 to 9999 in column v, found a date or a timestamp"):
+    with pytest.raises(UserCodeError, match=f"expected {UNREADABLE[expression]}.*, found a value that not every"):
         made_of(spark, expression)
     assert not lake.table_exists("db.new")
+
+
+READABLE = (
+    "array(DATE'0001-01-01', NULL, DATE'9999-12-31')",
+    "named_struct('a', TIMESTAMP'9999-12-31 23:59:59.999999Z', 'b', CAST(NULL AS DATE))",
+    "map('é', array(TIMESTAMP_NTZ'0001-01-01 00:00:00'), '', NULL)",
+    "CAST(NULL AS STRUCT<a: ARRAY<STRING>>)",
+)
+
+
+@pytest.mark.parametrize("expression", READABLE)
+def test_a_value_that_each_client_can_read_is_committed(spark: SparkSession, lake: Catalog, expression: str) -> None:
+    made = made_of(spark, expression)
+    assert read_manifest(spark, made).collect() == spark.sql(f"SELECT {expression} AS v").collect()
+    assert lake.load_table("db.new").scan().to_arrow().num_rows == 1
+
+
+def test_a_row_that_the_result_does_not_have_is_not_checked(spark: SparkSession, lake: Catalog) -> None:
+    rows = spark.sql("SELECT n, v FROM VALUES (1, DATE'+10000-01-01'), (2, DATE'2026-01-02') AS t(n, v)")
+    kept = rows.join(spark.sql("SELECT n FROM VALUES (2) AS t(n)"), "n").repartition(2)
+    assert write_iceberg(spark, kept, commit_of(1, table=NEW), LOG, driver_tables()).rows == 1
+
+
+UNREADABLE_INSIDE = "array('a', CAST(X'6dff' AS STRING), 'z')"
+
+
+@pytest.mark.control
+def test_fault_400_control_unchecked_a_text_is_committed_that_pyiceberg_can_not_read(
+    spark: SparkSession, lake: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(iceberg_result, "checked", lambda rows, schema: rows)
+    assert made_of(spark, UNREADABLE_INSIDE).rows == 1
+    with pytest.raises(UnicodeDecodeError):
+        lake.load_table("db.new").scan().to_arrow()["v"].to_pylist()
 
 
 def test_a_vertex_may_return_the_members_of_a_struct_in_another_order(spark: SparkSession, lake: Catalog) -> None:

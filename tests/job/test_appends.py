@@ -10,7 +10,7 @@ import pytest
 from expected_errors import fails_with
 
 from airflow_recovery import Job, JobDefinitionError, job
-from airflow_recovery.job import vertex_options
+from airflow_recovery.job import appends, vertex_options
 from airflow_recovery.job.appends import how_application_appends, how_it_appends
 
 
@@ -149,6 +149,48 @@ def streaming(frame: Any) -> None:
     frame.writeStream.format("parquet").start("s3://lake/ledger")
 
 
+def by_pandas(frame: Any, engine: Any) -> None:
+    frame.toPandas().to_sql("ledger", engine, if_exists="append")
+
+
+def by_pandas_on_spark(frame: Any) -> None:
+    frame.pandas_api().to_delta("s3://lake/ledger", mode="append")
+
+
+def by_delta_rs(frame: Any) -> None:
+    write_deltalake("s3://lake/ledger", frame.toArrow(), mode="append")
+
+
+def write_deltalake(uri: str, rows: Any, mode: str) -> None:
+    """As delta-rs has it."""
+
+
+def by_polars(frame: Any) -> None:
+    frame.write_database("ledger", "postgresql://db", if_table_exists="append")
+
+
+def copying(cursor: Any, rows: Any) -> None:
+    cursor.copy_expert("COPY ledger (k, n) FROM STDIN WITH (FORMAT csv)", rows)
+
+
+BY_OTHER_WRITERS = (by_pandas, by_pandas_on_spark, by_delta_rs, by_polars, copying)
+
+
+@pytest.mark.parametrize("function", BY_OTHER_WRITERS)
+def test_fault_402_an_append_by_another_writer_than_sparks_is_seen(function: Callable[..., Any]) -> None:
+    assert how_it_appends(function.__code__) is not None
+
+
+@pytest.mark.control
+@pytest.mark.parametrize("function", BY_OTHER_WRITERS)
+def test_fault_402_control_by_sparks_writer_alone_it_is_not_seen(
+    function: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(appends, "_WRITERS", ("write",))
+    monkeypatch.setattr(appends, "_TAKE_SQL", frozenset({"sql", "execute", "executemany"}))
+    assert how_it_appends(function.__code__) is None
+
+
 @pytest.mark.parametrize(
     "function",
     [
@@ -173,6 +215,16 @@ def a_list(frame: Any) -> Any:
     columns = list(frame.columns)
     columns.append("write")
     return frame.select(*columns)
+
+
+def replacing_by_pandas(frame: Any, engine: Any) -> None:
+    rows = []
+    rows.append(frame.toPandas())
+    rows[0].to_sql("ledger", engine, if_exists="replace")
+
+
+def copying_out(cursor: Any, rows: Any) -> None:
+    cursor.copy_expert("COPY ledger TO STDOUT WITH (FORMAT csv)", rows)
 
 
 def replacing(spark: Any) -> None:
@@ -201,7 +253,7 @@ def streaming_at_a_checkpoint(frame: Any) -> None:
 @pytest.mark.parametrize(
     "function",
     [
-        *(overwriting, v2_overwriting, a_list, replacing, mailing),
+        *(overwriting, v2_overwriting, a_list, replacing, replacing_by_pandas, copying_out, mailing),
         *(upserting, upserting_in_python, streaming_at_a_checkpoint),
     ],
 )

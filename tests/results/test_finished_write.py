@@ -57,6 +57,9 @@ WRITERS = {
     "aws s3 cp": (("rows.csv.6eB2aC21",), "rows.csv.6eB2aC21"),
     "gsutil": (("rows.csv_.gstmp",), "rows.csv_.gstmp"),
     "rclone": (("rows.csv.3f2a1b9c.partial",), "rows.csv.3f2a1b9c.partial"),
+    "a file that is renamed at the end": (("a.parquet", "b.parquet.tmp"), "b.parquet.tmp"),
+    "WinSCP": (("rows.csv.gz.filepart",), "rows.csv.gz.filepart"),
+    "a browser": (("rows.csv.crdownload",), "rows.csv.crdownload"),
     "azcopy": ((f".azDownload-{UUID}-rows.csv",), f".azDownload-{UUID}-rows.csv"),
     "rsync": ((".rows.csv.Ab12Cd",), ".rows.csv.Ab12Cd"),
 }

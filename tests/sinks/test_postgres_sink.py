@@ -6,6 +6,7 @@ import datetime
 import decimal
 import threading
 import traceback
+from collections.abc import Callable, Iterator
 from concurrent.futures import wait as futures_wait
 from contextlib import closing
 from dataclasses import replace
@@ -678,3 +679,83 @@ def test_a_table_that_was_dropped_is_named(warehouse):
     warehouse.ask(f"DROP TABLE {warehouse.table}")
     with pytest.raises(ConfigurationError, match="found none: create it"):
         into.rows(given, name)
+
+
+# --- row-level security -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def as_tenant(warehouse: Warehouse) -> Iterator[Callable[[str], Resources]]:
+    """Restrict the table by a policy, and return what connects as a role to which it applies."""
+    role = f"tenant_{warehouse.schema}"
+
+    def restricted(policy: str) -> Resources:
+        warehouse.ask(
+            f"CREATE ROLE {role} LOGIN PASSWORD 'p'; GRANT ALL ON SCHEMA {warehouse.schema} TO {role}; "
+            f"GRANT ALL ON ALL TABLES IN SCHEMA {warehouse.schema} TO {role}; "
+            f"GRANT ALL ON ALL SEQUENCES IN SCHEMA {warehouse.schema} TO {role}; "
+            f"ALTER TABLE {warehouse.table} ENABLE ROW LEVEL SECURITY; "
+            f"CREATE POLICY own ON {warehouse.table} {policy}"
+        )
+        return Resources({**warehouse.address, "user": role, "password": "p"})
+
+    yield restricted
+    warehouse.ask(f"DROP SCHEMA {warehouse.schema} CASCADE; DROP OWNED BY {role}; DROP ROLE {role}")
+
+
+SEES_SOME = "USING (carrier IS DISTINCT FROM 'hidden')"
+ONLY_INSERTS = "FOR INSERT WITH CHECK (true)"
+
+
+def with_a_hidden_row(warehouse: Warehouse, resources: Resources) -> Any:
+    warehouse.ask(f"INSERT INTO {warehouse.table} (carrier, delay) VALUES ('hidden', 1)")
+    return PostgresTable(conn_id="warehouse", table=warehouse.table, mode="replace").open(resources)
+
+
+def test_fault_399_all_rows_are_not_replaced_by_a_role_that_may_not_see_each(
+    warehouse: Warehouse, as_tenant: Callable[[str], Resources]
+) -> None:
+    into = with_a_hidden_row(warehouse, as_tenant(SEES_SOME))
+    with pytest.raises(SinkRefused, match="found row-level security, which may hide some"):
+        into.others(token())
+    with pytest.raises(SinkRefused, match="found row-level security, which may hide some"):
+        into.commit(warehouse.committable())
+    assert warehouse.rows() == [("hidden", 1)]
+
+
+@pytest.mark.control
+def test_fault_399_control_unasked_hidden_rows_stay(
+    warehouse: Warehouse, as_tenant: Callable[[str], Resources], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module._PostgresCommitter, "_hides_rows", lambda *given: False)
+    into = with_a_hidden_row(warehouse, as_tenant(SEES_SOME))
+    into.commit(warehouse.committable())
+    assert warehouse.rows() == [("hidden", 1), *GIVEN]
+
+
+def appended_by(warehouse: Warehouse, resources: Resources) -> tuple[Any, Committable, str]:
+    into: Any = PostgresTable(conn_id="warehouse", table=warehouse.table).open(resources)
+    given = warehouse.committable()
+    return into, given, into.commit(given)
+
+
+def test_fault_399_rows_that_a_policy_hides_are_not_taken_for_removed(
+    warehouse: Warehouse, as_tenant: Callable[[str], Resources]
+) -> None:
+    into, given, name = appended_by(warehouse, as_tenant(ONLY_INSERTS))
+    with pytest.raises(SinkUnavailable, match="has 0 rows that this role sees: a policy of row-level security"):
+        into.rows(given, name)
+    with pytest.raises(SinkUnavailable, match="row-level security"):
+        into.commit_again(given, name)
+    assert warehouse.rows() == GIVEN
+
+
+@pytest.mark.control
+def test_fault_399_control_unasked_the_rows_are_there_twice(
+    warehouse: Warehouse, as_tenant: Callable[[str], Resources], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module._PostgresCommitter, "_hides_rows", lambda *given: False)
+    into, given, name = appended_by(warehouse, as_tenant(ONLY_INSERTS))
+    assert into.rows(given, name).rows is Rows.REMOVED
+    into.commit_again(given, name)
+    assert warehouse.rows() == GIVEN * 2

@@ -8,6 +8,7 @@ from __future__ import annotations
 import datetime
 import io
 import json
+import re
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -17,12 +18,16 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 from pyiceberg.catalog import load_catalog
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import DoubleType, NestedField
 from staging import Resources, Warehouse, token
 
 from airflow_recovery.errors import SinkRefused, SinkUnavailable
 from airflow_recovery.model import spark_types
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
-from airflow_recovery.sinks import Committable, DeltaTable, IcebergTable, PostgresTable
+from airflow_recovery.sinks import Committable, DeltaTable, IcebergTable, PostgresTable, postgres_columns
 from airflow_recovery.sinks import delta as delta_module
 from airflow_recovery.sinks import iceberg as iceberg_module
 from airflow_recovery.sinks import postgres as postgres_module
@@ -411,3 +416,130 @@ def test_fault_311_control_without_the_look_at_partitions_values_change_and_the_
         committed_to_partitions(tmp_path / "number", "decimal(10,2)", UNKEPT["decimal(10,2)"][0])
     with pytest.raises(deltalake.exceptions.DeltaError, match="Failed to parse value"):
         deltalake.DeltaTable(str(tmp_path / "number" / "table")).to_pyarrow_table()
+
+
+# --- strings that a column reads as another value ---------------------------------------------------------------------
+
+READ_ANOTHER_WAY = {
+    "numeric(10,2)[]": ("{1.234}", "{1.23}", "{1.5,-2,NULL}", "{1.50,-2.00,NULL}"),
+    "integer[]": ("{007}", "{7}", "{10, 0}", "{10,0}"),
+    "real[]": ("{0.123456789}", "{0.12345679}", "{0.5}", "{0.5}"),
+    "character varying(3)[]": ('{"abc  "}', "{abc}", "{abc}", "{abc}"),
+    "timestamp(0) without time zone[]": (
+        '{"2026-01-02 03:04:05.6"}', '{"2026-01-02 03:04:06"}', '{"2026-01-02 03:04:05"}', '{"2026-01-02 03:04:05"}',
+    ),
+    "tsrange": (
+        '["2026-01-02 00:00:00.1234567","2026-01-03 00:00:00")', '["2026-01-02 00:00:00.123457","2026-01-03 00:00:00")',
+        '["2026-01-02 00:00:00","2026-01-03 00:00:00")', '["2026-01-02 00:00:00","2026-01-03 00:00:00")',
+    ),
+    '"char"': ("ab", "a", "a", "a"),
+    "oid": ("-1", "4294967295", "7", "7"),
+    "{schema}.price": ("1.234", "1.23", "1.5", "1.50"),
+    "{schema}.price[]": ("{1.234}", "{1.23}", "{1.5}", "{1.50}"),
+    "{schema}.pair": ("(1.234,a)", "(1.23,a)", "(1.50,a)", "(1.50,a)"),
+}  # fmt: skip
+"""By the column's type: a string, what the server would make of it, a string that it takes, and what it holds then."""
+
+
+def text_column(warehouse: Warehouse, kind: str) -> Column:
+    """A table whose column may have a domain over a domain as its type, or a row with rounded members."""
+    warehouse.ask(
+        f"CREATE DOMAIN {warehouse.schema}.money AS numeric(10,2); "
+        f"CREATE DOMAIN {warehouse.schema}.price AS {warehouse.schema}.money; "
+        f"CREATE TYPE {warehouse.schema}.pair AS (a numeric(10,2), b text)"
+    )
+    return Column(warehouse, kind.format(schema=warehouse.schema))
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("kind", READ_ANOTHER_WAY)
+def test_fault_398_a_string_that_a_column_reads_another_way_is_refused(
+    warehouse: Warehouse, tmp_path: Path, kind: str
+) -> None:
+    other, _, same, held = READ_ANOTHER_WAY[kind]
+    into = text_column(warehouse, kind)
+    with pytest.raises(SinkRefused, match=r"column v \(string\) into .*: a value would be another one there"):
+        into.commit(staged(tmp_path / "other", {"v": ("string", pa.array([same, other]))}))
+    assert into.texts == []
+    into.commit(staged(tmp_path / "same", {"v": ("string", pa.array([same, None]))}))
+    assert into.texts == [held, None]
+
+
+@pytest.mark.postgres
+@pytest.mark.control
+@pytest.mark.parametrize("kind", READ_ANOTHER_WAY)
+def test_fault_398_control_read_as_it_is_the_column_holds_another_value(
+    warehouse: Warehouse, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other, found, *_ = READ_ANOTHER_WAY[kind]
+    monkeypatch.setattr(postgres_columns, "_reads_as_it_is", lambda column: True)
+    into = text_column(warehouse, kind)
+    into.commit(staged(tmp_path, {"v": ("string", pa.array([other]))}))
+    assert into.texts == [found]
+
+
+# --- char(n) and varchar(n) of Spark in Delta tables ------------------------------------------------------------------
+
+
+def commit_to_three_characters(folder: Path, kind: str, *texts: str | None) -> list[Any]:
+    """Commit to a Delta table whose column Spark has made with this type, and return what the table has."""
+    uri = str(folder / "table")
+    column = deltalake.Field(
+        "v", deltalake.schema.PrimitiveType("string"), metadata={"__CHAR_VARCHAR_TYPE_STRING": kind}
+    )
+    deltalake.DeltaTable.create(uri, deltalake.Schema([column]), mode="ignore")
+    given = staged(folder, {"v": ("string", pa.array(texts, pa.string()))})
+    DeltaTable(uri=uri, mode="append").open(Resources()).commit(given)
+    return list(deltalake.DeltaTable(uri).to_pyarrow_table()["v"].to_pylist())
+
+
+@pytest.mark.parametrize("kind", ["char(3)", "varchar(3)"])
+def test_fault_401_a_text_that_is_longer_than_sparks_column_is_refused(tmp_path: Path, kind: str) -> None:
+    with pytest.raises(
+        SinkRefused, match=rf"column v \(string\) of .* has a value that has 4 characters, and .* {re.escape(kind)}"
+    ):
+        commit_to_three_characters(tmp_path, kind, "abc", "žlut")
+    assert commit_to_three_characters(tmp_path, kind, "žlu", None) == ["žlu", None]
+
+
+@pytest.mark.control
+def test_fault_401_control_delta_rs_writes_a_text_of_any_length(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delta_module, "_lengths", lambda table: {})
+    assert commit_to_three_characters(tmp_path, "varchar(3)", "abcd") == ["abcd"]
+
+
+# --- partitions of Iceberg tables -------------------------------------------------------------------------------------
+
+
+def partition_of_a_double(folder: Path) -> float:
+    """Commit 0.1 to a table that is partitioned by it, and return the partition's value, which other engines read."""
+    lake = Lake(folder)
+    catalog = load_catalog("lake", **lake.catalog_properties("lake"))
+    catalog.create_namespace("db")
+    spec = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "v"))
+    catalog.create_table("db.t", Schema(NestedField(1, "v", DoubleType(), required=False)), partition_spec=spec)
+    into = IcebergTable(uri="iceberg://lake/db.t").open(lake)
+    given = staged(folder, {"v": ("double", pa.array([0.1]))})
+    try:
+        into.commit(given)
+    except SinkRefused:
+        with pytest.raises(SinkRefused, match="found one by column v"):
+            into.others(given.token)
+        raise
+    (task,) = catalog.load_table("db.t").scan().plan_files()
+    return float(task.file.partition[0])
+
+
+def test_fault_311_an_iceberg_table_with_a_partition_by_a_double_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SinkRefused, match=r"found one by column v \(double\): pyiceberg writes .* with 32 bits"):
+        partition_of_a_double(tmp_path)
+
+
+@pytest.mark.control
+def test_fault_311_control_unchecked_the_partition_has_another_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(iceberg_module._IcebergCommitter, "_check_partitions", lambda *given: None)
+    assert partition_of_a_double(tmp_path) == 0.10000000149011612

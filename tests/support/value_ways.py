@@ -18,11 +18,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import deltalake
 import psycopg2
+import pyarrow.parquet as pq
 from pyiceberg.catalog import load_catalog
 from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField
 from value_cells import Staged, Value, all_the_same, values_of
 
+from airflow_recovery.driver.delta_result import write_delta
 from airflow_recovery.driver.iceberg_result import write_iceberg
 from airflow_recovery.driver.reader import read_manifest
 from airflow_recovery.driver.stores import catalog_variable
@@ -48,7 +50,7 @@ POSTGRES = (
     "double precision", "text", "character varying", "character varying(10)", "character(3)", "name", "bytea", "date",
     "time without time zone", "timestamp without time zone", "timestamp(3) without time zone",
     "timestamp with time zone", "timestamp(3) with time zone", "interval", "interval second(0)", "json", "jsonb",
-    "uuid", "money", "integer[]", "text[]", "bit(3)",
+    "uuid", "money", "integer[]", "numeric(10,2)[]", "text[]", "bit(3)", '"char"', "oid", "tsrange",
 )  # fmt: skip
 """Types of a column of PostgreSQL, as the server spells them."""
 LAKE = (
@@ -59,7 +61,9 @@ LAKE = (
 )  # fmt: skip
 """Types of a column of a table of Delta or Iceberg, by Spark's names. Not each format has each."""
 
-SPARKS_REFUSAL = re.compile(r"UNSUPPORTED_DATA_TYPE|UNSUPPORTED_TIME_TYPE|UNSUPPORTED_FEATURE")
+SPARKS_REFUSAL = re.compile(
+    r"UNSUPPORTED_DATA_TYPE|UNSUPPORTED_TIME_TYPE|UNSUPPORTED_FEATURE|DELTA_FAILED_TO_MERGE|DELTA_METADATA_MISMATCH"
+)
 """Conditions by which Spark refuses a type before anything is written."""
 KEY = RegionKey("d", "r", "g", "made")
 
@@ -163,8 +167,8 @@ class Postgres:
         self._resources, self._kind = _Local(address), kind
         self._connection = psycopg2.connect(**address)
         self._connection.autocommit = True
-        self._table = f"values_{next(_numbers)}"
-        self._ask(f"SET TimeZone TO 'Asia/Tokyo'; CREATE TABLE {self._table} (v {kind})")
+        self.table = f"values_{next(_numbers)}"
+        self._ask(f"SET TimeZone TO 'Asia/Tokyo'; CREATE TABLE {self.table} (v {kind})")
 
     def _ask(self, query: str) -> list[Any]:
         with self._connection.cursor() as cursor:
@@ -172,17 +176,21 @@ class Postgres:
             return cursor.fetchall() if cursor.description else []
 
     def commit(self, manifest: PartitionManifest) -> str:
-        sink = PostgresTable(conn_id="warehouse", table=self._table)
+        sink = PostgresTable(conn_id="warehouse", table=self.table)
         return sink.open(self._resources).commit(Committable(token(), manifest))
 
     def values(self) -> list[Value]:
         tag, expression = self._reading()
         return [
-            None if row[0] is None else (tag, row[0]) for row in self._ask(f"SELECT {expression} FROM {self._table}")
+            None if row[0] is None else (tag, row[0]) for row in self._ask(f"SELECT {expression} FROM {self.table}")
         ]
 
     def _reading(self) -> tuple[str, str]:
         kind = self._kind.partition("(")[0]
+        if self._kind == "numeric(10,2)[]":
+            return "text", "(SELECT array_agg(trim_scale(item))::text FROM unnest(v) AS item)"
+        if self._kind.endswith("[]"):
+            return "text", "v::text"
         if kind.startswith("interval"):
             return self._interval()
         moment = "(extract(epoch FROM v) * 1000000)::numeric::bigint"
@@ -207,7 +215,7 @@ class Postgres:
 
     def _interval(self) -> tuple[str, str]:
         is_months = self._ask(
-            f"SELECT bool_or(extract(month FROM v) <> 0 OR extract(year FROM v) <> 0) FROM {self._table}"
+            f"SELECT bool_or(extract(month FROM v) <> 0 OR extract(year FROM v) <> 0) FROM {self.table}"
         )
         if is_months[0][0]:
             return "months", "(extract(year FROM v) * 12 + extract(month FROM v))::bigint"
@@ -218,24 +226,29 @@ class Postgres:
         return "micros", micros
 
     def drop(self) -> None:
-        self._ask(f"DROP TABLE {self._table}; DROP TABLE IF EXISTS airflow_recovery_commits")
+        self.drop_table()
+        self._ask("DROP TABLE IF EXISTS airflow_recovery_commits")
         self._connection.close()
+
+    def drop_table(self) -> None:
+        """Let the commit make it."""
+        self._ask(f"DROP TABLE IF EXISTS {self.table}")
 
 
 class Delta:
     """A Delta table with a column of type ``kind``, or none yet."""
 
     def __init__(self, folder: Path, kind: str) -> None:
-        self._uri = str(folder / f"delta_{next(_numbers)}")
+        self.uri = str(folder / f"delta_{next(_numbers)}")
         if kind != NEW:
             schema = deltalake.Schema([deltalake.Field("v", delta_type(kind), nullable=True)])
-            deltalake.DeltaTable.create(self._uri, schema)
+            deltalake.DeltaTable.create(self.uri, schema)
 
     def commit(self, manifest: PartitionManifest) -> str:
-        return DeltaTable(uri=self._uri).open(_Local()).commit(Committable(token(), manifest))
+        return DeltaTable(uri=self.uri).open(_Local()).commit(Committable(token(), manifest))
 
     def values(self) -> list[Value]:
-        table = deltalake.DeltaTable(self._uri)
+        table = deltalake.DeltaTable(self.uri)
         return values_of(table.to_pyarrow_table()["v"])
 
     def drop(self) -> None: ...
@@ -335,9 +348,11 @@ class Vertex:
     def commit(self, manifest: PartitionManifest) -> str:
         frame = rows_of(self._spark, manifest)
         made = self.write(frame)
-        before, after = shown(frame), shown(read_manifest(self._spark, made).select("v"))
+        return self.compared(shown(frame), shown(read_manifest(self._spark, made).select("v")), made.location)
+
+    def compared(self, before: list[str], after: list[str], location: str) -> str:
         self._wrong = "" if before == after else f"Spark wrote {before}, and reads {after}"
-        return made.location
+        return location
 
     def write(self, frame: DataFrame) -> PartitionManifest:
         raise NotImplementedError
@@ -388,11 +403,63 @@ class VertexIceberg(Vertex):
     def held(self) -> list[Value]:
         if not self._catalog.table_exists(self._name):
             return []
-        return values_of(self._catalog.load_table(self._name).scan().to_arrow()["v"])
+        # pyiceberg reads a null as an empty list, if the items are structs: pyarrow reads what the files have.
+        files = [each.file.file_path for each in self._catalog.load_table(self._name).scan().plan_files()]
+        return [value for file in files for value in values_of(pq.read_table(file.removeprefix("file://"))["v"])]
 
     def drop(self) -> None:
         if self._catalog.table_exists(self._name):
             self._catalog.drop_table(self._name)
+
+
+class VertexDelta(Vertex):
+    """A Delta table with a column of type ``kind``, or none yet, that a vertex's result replaces."""
+
+    def __init__(self, spark: SparkSession, folder: Path, kind: str) -> None:
+        super().__init__(spark)
+        self._table = Delta(folder, kind)
+        self._is_new = kind == NEW
+
+    def commit(self, manifest: PartitionManifest) -> str:
+        if self._is_new:
+            return super().commit(manifest)
+        # Spark reads the type of the table's column, which may be a wider one: delta-rs compares what it means.
+        return self.write(rows_of(self._spark, manifest)).location
+
+    def write(self, frame: DataFrame) -> PartitionManifest:
+        return write_delta(self._spark, frame, commit_to(f"delta+file://{self._table.uri}"), logging.getLogger("t"))
+
+    def held(self) -> list[Value] | None:
+        return None if self._is_new else self._table.values()
+
+
+class Jdbc(Vertex):
+    """A table in PostgreSQL that Spark's own ``jdbc`` makes, and reads again."""
+
+    def __init__(self, spark: SparkSession, address: dict[str, str | int], kind: str) -> None:
+        super().__init__(spark)
+        del kind
+        self._place = Postgres(address, "text")
+        self._place.drop_table()
+        self._options = {
+            "url": f"jdbc:postgresql://{address['host']}:{address['port']}/{address['dbname']}",
+            "user": str(address["user"]),
+            "password": str(address["password"]),
+            "driver": "org.postgresql.Driver",
+            "dbtable": self._place.table,
+        }
+
+    def commit(self, manifest: PartitionManifest) -> str:
+        frame = rows_of(self._spark, manifest)
+        frame.write.format("jdbc").options(**self._options).save()
+        read = self._spark.read.format("jdbc").options(**self._options).load()
+        return self.compared(shown(frame), shown(read), self._place.table)
+
+    def held(self) -> None:
+        return None
+
+    def drop(self) -> None:
+        self._place.drop()
 
 
 def commit_to(table: str) -> TableCommit:
@@ -406,7 +473,7 @@ def targets_of(way: str) -> Iterator[str]:
         return
     if way != "IcebergTable":
         yield NEW
-    for kind in () if way == "files of a vertex" else LAKE:
+    for kind in () if way in ("files of a vertex", "Spark's jdbc") else LAKE:
         with suppress(ValueError):
-            delta_type(kind) if "Delta" in way else iceberg_type(kind)
+            delta_type(kind) if "elta" in way else iceberg_type(kind)
             yield kind
