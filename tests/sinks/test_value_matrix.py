@@ -11,7 +11,6 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from airflow_recovery.testing.fetched_jars import fetched_jars
 from delta_spark import delta_conf
 from pyspark.sql import SparkSession
 from value_cells import Staged, write_types
@@ -34,6 +33,7 @@ from value_ways import (
 )
 
 from airflow_recovery.testing.spark_cluster import connect_server
+from scripts.jars import fetched_jars
 
 pytestmark = [pytest.mark.spark, pytest.mark.drill]
 
