@@ -5,7 +5,7 @@ room of the core has a class of questions with batch's answers, and an annex ove
 package of an annex everything else still works: a job that is declared for it, or a record that it has written, is
 refused by name.
 
-What stands here of an annex is what must be known without its package: how to tell that something belongs to it.
+The table says how to tell that a record or an option belongs to an annex. That must be known without its package.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Annex:
 ANNEXES = {
     "streaming": Annex(
         "airflow_recovery.streaming",
-        # ``reading`` as well, and always with ``channels``: an annex that comes first here has the word.
+        # It writes ``reading`` too, as splits do, and always with ``channels``. The first annex that has a key decides.
         record_keys=("channels_in", "channels_out", "stateful", "replays", "channels", "after"),
         vertex_options=("streaming",),
         result_types=("PIPELINED_APPROXIMATE",),

@@ -11,7 +11,7 @@ from airflow_recovery.advice.costs import Expected, Pipeline
 MOST_TRIED = 10
 """Of so many boundaries every set of cuts is tried."""
 MOST_IN_PAIRS = 40
-"""Of so many boundaries the local search changes two at a time as well."""
+"""With at most so many boundaries, the local search also changes two of them at a time."""
 
 
 @dataclass(frozen=True)
