@@ -22,16 +22,17 @@ OPERATORS = "~28operators~29"
 COUNT = "{ seen[$1]++ } END { for (word in seen) print word, seen[word] }"
 
 WAITS = """
-import argparse, pathlib, sys, time
+import argparse, os, pathlib, sys, time
 
 parser = argparse.ArgumentParser()
 for each in ("--day", "--in", "--out"):
     parser.add_argument(each)
 given = {name: value and value.removeprefix("file://") for name, value in vars(parser.parse_args()).items()}
-gate = pathlib.Path(__file__ + ".hold")
+task = pathlib.Path(sys.argv[0]).stem
+gate = pathlib.Path(os.environ["GATES"], task + "-holds")
 while gate.exists():
     time.sleep(0.05)
-failure = pathlib.Path(__file__ + ".fail")
+failure = pathlib.Path(os.environ["GATES"], task + "-fails")
 if failure.exists():
     failure.unlink()
     sys.exit("it was told to fail")
@@ -39,7 +40,10 @@ rows = "".join(file.read_text() for file in pathlib.Path(given["in"]).iterdir())
 pathlib.Path(given["out"]).mkdir(parents=True)
 (pathlib.Path(given["out"]) / "part-0").write_text(rows)
 """
-"""Both of what the services' examples submit. Beside it, ``.hold`` holds it, and ``.fail`` fails it once."""
+"""Both applications of the services' examples. A file in ``$GATES`` holds one, or makes it fail once.
+
+A file beside the application would count as its code.
+"""
 
 
 @pytest.fixture
@@ -153,14 +157,15 @@ def example(request: pytest.FixtureRequest) -> Iterator[Example]:
 
 
 def test_a_job_outlives_its_task_and_is_submitted_again_where_it_fails_or_its_result_is_lost(
-    example: Example,
+    example: Example, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("GATES", str(tmp_path))
     code = empty_folder(example.pipeline.folder / EXAMPLE_CODE)
     for name in ("clean.py", "report.py"):
         (code / name).write_text(WAITS)
-    hold = code / "clean.py.hold"
+    hold = tmp_path / "clean-holds"
     hold.touch()
-    (code / "report.py.fail").touch()
+    (tmp_path / "report-fails").touch()
     run = run_of(example.pipeline, example.dag_id).start()
 
     # The task is gone, and its job is not.
