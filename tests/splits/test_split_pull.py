@@ -313,7 +313,9 @@ def start(
 ) -> subprocess.Popen[str]:
     given = (uri, endpoint_url, subtask, -1 if hangs_at is None else hangs_at, code, parallelism)
     command = [sys.executable, __file__, *map(str, given)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    )
 
 
 def said(process: subprocess.Popen[str], word: str) -> None:
