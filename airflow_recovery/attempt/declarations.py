@@ -22,9 +22,17 @@ from airflow_recovery.planning.reason import Reason, Why
 
 
 def is_as_declared(run: Run, region: str, outcome: Outcome) -> bool:
-    """Whether ``outcome`` has today's digests of its operator and of all above it, or none are known. Reads nothing."""
+    """Whether it is certain that today's DAG declares the operator of ``outcome``, and all above it, as before.
+
+    Reads nothing. The outcome has one digest of all of them, but only if the operator has a digest of its own. Without
+    that digest it is certain only if nobody above has a digest either.
+    """
+    if run.declared is None:
+        return True
     now = run.declaration(region)
-    return now is None or outcome.declared in (None, now)
+    if now is not None and outcome.declared is not None:
+        return outcome.declared == now
+    return all(run.declared.own(name) is None for name in run.above(region))
 
 
 def declared_otherwise(run: Run, state: RunState, regions: Iterable[str]) -> dict[str, Reason]:

@@ -20,10 +20,10 @@ class Deployed:
     """What a DAG's file declares. ``code``: what the operator's own task makes of it, where that differs."""
 
     def __init__(self, upstream=PAIR, **options) -> None:
-        self.now: dict[str, str] = {}
+        self.now: dict[str, str | None] = {}
         self.world = World(upstream, by_operators=True, declares=self.declares, **options)
 
-    def declares(self, region: str) -> str:
+    def declares(self, region: str) -> str | None:
         return self.now.get(region, "declared 1")
 
     def deploy(self, region: str, declared: str, code: str | None = None) -> None:
@@ -89,6 +89,50 @@ def test_fault_240_the_task_that_publishes_looks_as_well():
         world.publish()
     world.until_green()
     assert world.current("C") == 2
+
+
+def chain_without_digests(*without: str) -> Deployed:
+    """P, C1, C2 and E are a chain, and all but E have run. ``without``: the operators of these have no digest."""
+    deployed = Deployed({"P": (), "C1": ("P",), "C2": ("C1",), "E": ("C2",)})
+    deployed.now.update(dict.fromkeys(without))
+    deployed.world.go_all(["P", "C1", "C2"])
+    return deployed
+
+
+WITHOUT_DIGESTS = pytest.mark.parametrize(
+    ("without", "have_one_now"),
+    [(["C2"], []), (["C1", "C2"], []), (["C2"], ["C2"])],
+    ids=["of its input", "of all between", "of its input at that time"],
+)
+
+
+@WITHOUT_DIGESTS
+def test_fault_410_the_first_try_looks_above_an_input_whose_operator_has_no_digest(without, have_one_now):
+    deployed = chain_without_digests(*without)
+    deployed.now.update(dict.fromkeys(have_one_now, "declared 1"))
+    deployed.deploy("P", "declared 2")
+    with fails_with("input-cleared") as failure:
+        deployed.world.go("E")
+    assert failure.value.fields["lost"]["P"] == "DECLARED_OTHERWISE"
+    deployed.world.until_green()
+    assert [deployed.world.current(name) for name in ("P", "C1", "C2", "E")] == [2, 2, 2, 1]
+
+
+@pytest.mark.control
+@WITHOUT_DIGESTS
+def test_fault_410_control_where_an_unknown_digest_is_as_declared_it_goes_green_on_old_rows(
+    without, have_one_now, monkeypatch
+):
+    def compares_its_input_alone(run, region, outcome):
+        now = run.declaration(region)
+        return now is None or outcome.declared in (None, now)
+
+    monkeypatch.setattr(first_attempt, "is_as_declared", compares_its_input_alone)
+    deployed = chain_without_digests(*without)
+    deployed.now.update(dict.fromkeys(have_one_now, "declared 1"))
+    deployed.deploy("P", "declared 2")
+    deployed.world.go("E")
+    assert deployed.world.attempts("P") == 1
 
 
 def test_what_only_its_own_task_can_judge_it_finds_valid_and_is_asked_once(green):
@@ -200,7 +244,7 @@ class Workers:
         self.worker = 0
         self.world = World(upstream, by_operators=True, declares=self.declares)
 
-    def declares(self, region: str) -> str:
+    def declares(self, region: str) -> str | None:
         return f"{region} at worker {self.worker}"
 
     def until_green(self) -> None:

@@ -359,8 +359,8 @@ class World:
     """The inputs of a region that may be absent."""
     by_operators: bool = False
     """Nobody but a region's own task knows its fingerprint, as of an operator's arguments."""
-    declares: Callable[[str], str] | None = None
-    """What each reading of the DAG's file finds declared of a region, which is an operator."""
+    declares: Callable[[str], str | None] | None = None
+    """What each reading of the DAG's file finds declared of a region; `None` for one whose operator has no digest."""
     strategy: FailoverStrategy = FailoverStrategy.REGION
     now: Callable[[], str] = field(default=lambda: "now")
     heartbeat_timeouts: HeartbeatTimeouts = NO_HEARTBEAT_TIMEOUTS
