@@ -22,10 +22,10 @@ from airflow_recovery.planning.reason import Reason, Why
 
 
 def is_as_declared(run: Run, region: str, outcome: Outcome) -> bool:
-    """Whether it is certain that today's DAG declares the operator of ``outcome``, and all above it, as before.
+    """Whether today's DAG certainly declares the operator of ``outcome``, and all operators above it, as before.
 
-    Reads nothing. The outcome has one digest of all of them, but only if the operator has a digest of its own. Without
-    that digest it is certain only if nobody above has a digest either.
+    Reads nothing. The outcome has one digest of all of them, but only if its operator has a digest of its own. If not,
+    the answer is `True` only if no operator above has a digest today either.
     """
     if run.declared is None:
         return True

@@ -91,11 +91,16 @@ def test_fault_240_the_task_that_publishes_looks_as_well():
     assert world.current("C") == 2
 
 
-def chain_without_digests(*without: str) -> Deployed:
-    """P, C1, C2 and E are a chain, and all but E have run. ``without``: the operators of these have no digest."""
+def new_code_above(without: list[str], have_one_now: list[str]) -> Deployed:
+    """P, C1, C2 and E are a chain. All but E have run, and P has new code since.
+
+    ``without``: the operators that had no digest when they ran. ``have_one_now``: those of them that have one today.
+    """
     deployed = Deployed({"P": (), "C1": ("P",), "C2": ("C1",), "E": ("C2",)})
     deployed.now.update(dict.fromkeys(without))
     deployed.world.go_all(["P", "C1", "C2"])
+    deployed.now.update(dict.fromkeys(have_one_now, "declared 1"))
+    deployed.deploy("P", "declared 2")
     return deployed
 
 
@@ -108,9 +113,7 @@ WITHOUT_DIGESTS = pytest.mark.parametrize(
 
 @WITHOUT_DIGESTS
 def test_fault_410_the_first_try_looks_above_an_input_whose_operator_has_no_digest(without, have_one_now):
-    deployed = chain_without_digests(*without)
-    deployed.now.update(dict.fromkeys(have_one_now, "declared 1"))
-    deployed.deploy("P", "declared 2")
+    deployed = new_code_above(without, have_one_now)
     with fails_with("input-cleared") as failure:
         deployed.world.go("E")
     assert failure.value.fields["lost"]["P"] == "DECLARED_OTHERWISE"
@@ -128,9 +131,7 @@ def test_fault_410_control_where_an_unknown_digest_is_as_declared_it_goes_green_
         return now is None or outcome.declared in (None, now)
 
     monkeypatch.setattr(first_attempt, "is_as_declared", compares_its_input_alone)
-    deployed = chain_without_digests(*without)
-    deployed.now.update(dict.fromkeys(have_one_now, "declared 1"))
-    deployed.deploy("P", "declared 2")
+    deployed = new_code_above(without, have_one_now)
     deployed.world.go("E")
     assert deployed.world.attempts("P") == 1
 
